@@ -1,0 +1,7 @@
+//! CubeCL.
+
+use burn_cubecl::CubeBackend;
+
+use crate::RecurrentOps;
+
+impl RecurrentOps for CubeBackend {}

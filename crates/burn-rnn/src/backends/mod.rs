@@ -1,0 +1,10 @@
+#[cfg(feature = "autodiff")]
+mod autodiff;
+#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+mod composed;
+#[cfg(feature = "cubecl-backend")]
+mod cubecl;
+#[cfg(feature = "fusion")]
+mod fusion;
+#[cfg(feature = "router")]
+pub(crate) mod router;

@@ -1,0 +1,22 @@
+//! GRU and single-gate RNN for Burn, forward and gradients, with MPSGraph's semantics.
+
+mod backends;
+mod composed;
+#[cfg(any(feature = "fusion", feature = "router"))]
+mod custom;
+mod descriptor;
+mod error;
+mod functional;
+mod ops;
+
+#[cfg(feature = "router")]
+pub use backends::router::register_recurrent_ops;
+pub use descriptor::{Activation, Cell, GruDescriptor, SingleGateRnnDescriptor};
+pub use error::Error;
+pub use functional::{
+    GruGradients, GruInputs, Lengths, Mask, RecurrentOutput, SingleGateRnnGradients, SingleGateRnnInputs,
+    gru, gru_gradients, single_gate_rnn, single_gate_rnn_gradients,
+};
+pub use ops::{
+    RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved, WantedGradients,
+};
