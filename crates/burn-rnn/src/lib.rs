@@ -7,7 +7,9 @@ mod custom;
 mod descriptor;
 mod error;
 mod functional;
+mod layers;
 mod ops;
+mod weights;
 
 #[cfg(feature = "router")]
 pub use backends::router::register_recurrent_ops;
@@ -17,6 +19,11 @@ pub use functional::{
     GruGradients, GruInputs, Lengths, Mask, RecurrentOutput, SingleGateRnnGradients, SingleGateRnnInputs,
     gru, gru_gradients, single_gate_rnn, single_gate_rnn_gradients,
 };
+pub use layers::forward_layers;
 pub use ops::{
     RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved, WantedGradients,
+};
+pub use weights::{
+    CellWeights, KerasBias, KerasCell, KerasGru, KerasGruConfig, KerasSimpleRnn, KerasSimpleRnnConfig,
+    OnnxAttributes, OnnxWeights, PyTorchCell, PyTorchGru, PyTorchLayer, PyTorchRnn,
 };

@@ -1,0 +1,5 @@
+//! Burn modules.
+
+mod stack;
+
+pub use stack::forward_layers;

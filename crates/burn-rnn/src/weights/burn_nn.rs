@@ -1,0 +1,1 @@
+//! Weights of Burn's own layers.
