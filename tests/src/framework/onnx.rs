@@ -1,7 +1,10 @@
 //! Cases from ONNX: a `GRU` or `RNN` node.
 
+use burn::tensor::Tensor;
+use burn_rnn::{CellWeights, Error, OnnxAttributes, OnnxWeights};
 use serde::Deserialize;
 
+use super::{Framework, Inputs, Ranked, Results, Tensors, time_major};
 use crate::case::{Case, CaseError, check_integers};
 
 /// Attributes of an ONNX node, named as in the standard and with its defaults.
@@ -82,5 +85,69 @@ impl Onnx {
             |name| ["X", "W", "R", "B", "sequence_lens", "initial_h"].contains(&name),
             |name| ["Y", "Y_h"].contains(&name),
         )
+    }
+}
+
+impl Framework for Onnx {
+    fn layers(&self, tensors: &Tensors) -> Result<Vec<CellWeights>, Error> {
+        let required = "checked when the case was read";
+        let weights = OnnxWeights {
+            w: tensors.three("W").expect(required),
+            r: tensors.three("R").expect(required),
+            b: tensors.two("B"),
+        };
+        let attributes = OnnxAttributes {
+            activations: self.activations.clone(),
+            activation_alpha: self.activation_alpha.clone(),
+            activation_beta: self.activation_beta.clone(),
+            clip: None,
+            direction: self.direction.name().into(),
+            hidden_size: Some(self.hidden_size),
+            layout: self.layout.into(),
+            linear_before_reset: self.linear_before_reset.into(),
+        };
+        let layer = match self.op {
+            Operator::Gru => CellWeights::from_onnx_gru(weights, &attributes),
+            Operator::Rnn => CellWeights::from_onnx_rnn(weights, &attributes),
+        };
+        Ok(vec![layer?])
+    }
+
+    fn inputs(&self, tensors: &Tensors) -> Inputs {
+        let batch_first = self.batch_first();
+        let input = tensors.three("X").expect("checked when the case was read");
+        // [D, N, H], or [N, D, H] if the batch is first.
+        let state = tensors.three("initial_h").map(|state| time_major(state, batch_first));
+        Inputs { source: time_major(input, batch_first), state }
+    }
+
+    fn results(&self, output: Tensor<3>, final_state: Tensor<3>) -> Results {
+        let [steps, batch, channels] = output.dims();
+        let directions = channels / self.hidden_size;
+        let output = output.reshape([steps, batch, directions, self.hidden_size]);
+        let output = match self.batch_first() {
+            // [N, T, D, H]
+            true => output.swap_dims(0, 1),
+            // [T, D, N, H]
+            false => output.swap_dims(1, 2),
+        };
+        let final_state = time_major(final_state, self.batch_first());
+        Results { output: ("Y", Ranked::Four(output)), final_state: ("Y_h", Ranked::Three(final_state)) }
+    }
+}
+
+impl Onnx {
+    fn batch_first(&self) -> bool {
+        self.layout == 1
+    }
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reverse => "reverse",
+            Self::Bidirectional => "bidirectional",
+        }
     }
 }
