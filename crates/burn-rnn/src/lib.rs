@@ -19,7 +19,7 @@ pub use functional::{
     GruGradients, GruInputs, Lengths, Mask, RecurrentOutput, SingleGateRnnGradients, SingleGateRnnInputs,
     gru, gru_gradients, single_gate_rnn, single_gate_rnn_gradients,
 };
-pub use layers::forward_layers;
+pub use layers::{Gru, GruConfig, RecurrentParameters, Rnn, RnnConfig, forward_layers};
 pub use ops::{
     RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved, WantedGradients,
 };

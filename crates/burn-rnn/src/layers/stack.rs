@@ -1,8 +1,81 @@
 //! Layers on top of each other.
 
-use burn::tensor::Tensor;
+use burn::{nn::Dropout, tensor::Tensor};
 
-use crate::{CellWeights, Error, Lengths};
+use super::RecurrentParameters;
+use crate::{Cell, CellWeights, Error, Lengths};
+
+/// What [`Gru`](super::Gru) and [`Rnn`](super::Rnn) have in common, borrowed for a call.
+pub(super) struct Stack<'a> {
+    pub layers: &'a [RecurrentParameters],
+    pub cell: Cell,
+    pub dropout: &'a Dropout,
+    pub batch_first: bool,
+}
+
+impl Stack<'_> {
+    /// Runs the layers on `[N, T, I]` or `[T, N, I]`.
+    pub fn forward(
+        &self,
+        input: Tensor<3>,
+        state: Option<Tensor<3>>,
+        lengths: Option<Lengths>,
+    ) -> Result<(Tensor<3>, Tensor<3>), Error> {
+        let d_input = self.layers[0].d_input();
+        let [first, second, features] = input.dims();
+        if features != d_input {
+            let axes = if self.batch_first { "[N, T, d_input]" } else { "[T, N, d_input]" };
+            return Err(Error::Shape {
+                tensor: "input",
+                expected: format!("{axes} = {:?}", [first, second, d_input]),
+                got: input.dims().to_vec(),
+            });
+        }
+        let swap = |sequence: Tensor<3>| if self.batch_first { sequence.swap_dims(0, 1) } else { sequence };
+        let (output, state) = self.forward_time_major(swap(input), state, lengths)?;
+        Ok((swap(output), state))
+    }
+
+    /// Runs one time step: `[N, I]` to `[N, H]`.
+    ///
+    /// # Panics
+    ///
+    /// If a shape does not fit, or if the output of a step depends on later steps.
+    pub fn step(&self, input: Tensor<2>, state: Option<Tensor<3>>) -> (Tensor<2>, Tensor<3>) {
+        if self.cell.bidirectional() || self.cell.walks_backwards(0) {
+            panic!("`step` must be called on a layer that walks forwards only, got {:?}", self.cell);
+        }
+        let [batch, features] = input.dims();
+        let d_input = self.layers[0].d_input();
+        if features != d_input {
+            let error = Error::Shape {
+                tensor: "input",
+                expected: format!("[N, d_input] = {:?}", [batch, d_input]),
+                got: input.dims().to_vec(),
+            };
+            panic!("{error}");
+        }
+        let result = self.forward_time_major(input.reshape([1, batch, features]), state, None);
+        let (output, state) = unwrap(result);
+        let [_, batch, channels] = output.dims();
+        (output.reshape([batch, channels]), state)
+    }
+
+    fn forward_time_major(
+        &self,
+        input: Tensor<3>,
+        state: Option<Tensor<3>>,
+        lengths: Option<Lengths>,
+    ) -> Result<(Tensor<3>, Tensor<3>), Error> {
+        let weights: Vec<_> = self.layers.iter().map(|layer| layer.weights(self.cell)).collect();
+        forward_layers(&weights, input, state, lengths, |sequence| self.dropout.forward(sequence))
+    }
+}
+
+/// Layers panic where the functional operations return an error, as Burn's layers do.
+pub(super) fn unwrap<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
 
 /// Runs `layers` on top of each other, the first on `input`, each other one on the output of the one before
 /// it, with `between` (dropout, say) applied to that output.

@@ -3,8 +3,11 @@
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::CellWeights;
-use crate::Error;
+use super::{
+    CellWeights, Direction, Directions,
+    check::{activation_named, check_shape, gates_axis, weight_error},
+};
+use crate::{Activation, Cell, Error, GruDescriptor, SingleGateRnnDescriptor};
 
 /// The bias of a Keras layer.
 #[derive(Clone, Debug)]
@@ -46,10 +49,10 @@ pub struct KerasCell {
 pub struct KerasGruConfig {
     /// `H`; checked against the weights where present.
     pub units: Option<usize>,
-    /// The activation of the candidate. Default: `tanh`.
-    pub activation: String,
-    /// The activation of the gates. Default: `sigmoid`.
-    pub recurrent_activation: String,
+    /// The activation of the candidate; `None`: linear. Default: `tanh`.
+    pub activation: Option<String>,
+    /// The activation of the gates; `None`: linear. Default: `sigmoid`.
+    pub recurrent_activation: Option<String>,
     /// Whether the reset gate follows the recurrent product. Default: true.
     pub reset_after: bool,
     /// Whether the layer walks from the last step to the first. Keras returns such a layer's outputs in the
@@ -62,8 +65,8 @@ impl Default for KerasGruConfig {
     fn default() -> Self {
         Self {
             units: None,
-            activation: "tanh".into(),
-            recurrent_activation: "sigmoid".into(),
+            activation: Some("tanh".into()),
+            recurrent_activation: Some("sigmoid".into()),
             reset_after: true,
             go_backwards: false,
         }
@@ -77,15 +80,15 @@ impl Default for KerasGruConfig {
 pub struct KerasSimpleRnnConfig {
     /// `H`; checked against the weights where present.
     pub units: Option<usize>,
-    /// The activation of the state. Default: `tanh`.
-    pub activation: String,
+    /// The activation of the state; `None`: linear. Default: `tanh`.
+    pub activation: Option<String>,
     /// As [`KerasGruConfig::go_backwards`]. Default: false.
     pub go_backwards: bool,
 }
 
 impl Default for KerasSimpleRnnConfig {
     fn default() -> Self {
-        Self { units: None, activation: "tanh".into(), go_backwards: false }
+        Self { units: None, activation: Some("tanh".into()), go_backwards: false }
     }
 }
 
@@ -112,15 +115,14 @@ pub struct KerasSimpleRnn {
 }
 
 impl CellWeights {
-    /// A Keras `GRU` layer. Input and output are time-major here.
+    /// A Keras `GRU` layer, with the gates in the order `z, r, h`. Input and output are time-major here.
     ///
     /// # Errors
     ///
     /// [`Error::Weight`], naming the weight or option, if a shape does not fit or an activation is not among
-    /// [`Activation`](crate::Activation)'s.
+    /// [`Activation`]'s.
     pub fn from_keras_gru(layer: KerasGru) -> Result<Self, Error> {
-        let _ = layer;
-        todo!()
+        Ok(gru_directions(layer)?.into_layer_weights().into_cell_weights())
     }
 
     /// A Keras `SimpleRNN` layer. Input and output are time-major here.
@@ -129,7 +131,121 @@ impl CellWeights {
     ///
     /// As [`from_keras_gru`](Self::from_keras_gru).
     pub fn from_keras_simple_rnn(layer: KerasSimpleRnn) -> Result<Self, Error> {
-        let _ = layer;
-        todo!()
+        Ok(simple_rnn_directions(layer)?.into_layer_weights().into_cell_weights())
     }
+}
+
+/// A `GRU` layer.
+pub(crate) fn gru_directions(layer: KerasGru) -> Result<Directions, Error> {
+    let KerasGru { forward, backward, config } = layer;
+    let gates = activation("recurrent_activation", &config.recurrent_activation)?;
+    let descriptor = GruDescriptor {
+        reverse: config.go_backwards,
+        bidirectional: backward.is_some(),
+        reset_after: config.reset_after,
+        update_gate_activation: gates,
+        reset_gate_activation: gates,
+        output_gate_activation: activation("activation", &config.activation)?,
+        ..Default::default()
+    };
+    directions(forward, backward, config.units, config.go_backwards, Cell::Gru(descriptor))
+}
+
+/// A `SimpleRNN` layer.
+pub(crate) fn simple_rnn_directions(layer: KerasSimpleRnn) -> Result<Directions, Error> {
+    let KerasSimpleRnn { forward, backward, config } = layer;
+    let descriptor = SingleGateRnnDescriptor {
+        reverse: config.go_backwards,
+        bidirectional: backward.is_some(),
+        activation: activation("activation", &config.activation)?,
+        ..Default::default()
+    };
+    directions(forward, backward, config.units, config.go_backwards, Cell::SingleGate(descriptor))
+}
+
+fn activation(option: &str, name: &Option<String>) -> Result<Activation, Error> {
+    let Some(name) = name else { return Ok(Activation::None) };
+    match name.as_str() {
+        "linear" => Ok(Activation::None),
+        "hard_sigmoid" => Ok(Activation::HardSigmoid { alpha: 1.0 / 6.0, beta: 0.5 }),
+        name => activation_named(name).ok_or_else(|| {
+            weight_error(
+                option,
+                format!("must be among linear, relu, tanh, sigmoid and hard_sigmoid, got {name:?}"),
+            )
+        }),
+    }
+}
+
+fn directions(
+    forward: KerasCell,
+    backward: Option<KerasCell>,
+    units: Option<usize>,
+    go_backwards: bool,
+    cell: Cell,
+) -> Result<Directions, Error> {
+    let gates = cell.gates();
+    let hidden = forward.recurrent_kernel.dims()[0];
+    let features = forward.kernel.dims()[0];
+    let rows = gates * hidden;
+    let axis = gates_axis(gates);
+    if hidden == 0 {
+        return Err(weight_error("recurrent_kernel", "must have H from 1 up, got H = 0"));
+    }
+    if features == 0 {
+        return Err(weight_error("kernel", "must have I from 1 up, got I = 0"));
+    }
+    if let Some(units) = units
+        && units != hidden
+    {
+        return Err(weight_error(
+            "units",
+            format!("must be the first axis of recurrent_kernel, {hidden}, got {units}"),
+        ));
+    }
+    if go_backwards && backward.is_some() {
+        return Err(weight_error("go_backwards", "must be false for the forward layer of a Bidirectional"));
+    }
+
+    let mut directions = Vec::with_capacity(cell.directions());
+    for (weights, prefix) in [(Some(forward), ""), (backward, "backward_layer's ")] {
+        let Some(weights) = weights else { continue };
+        let name = |tensor: &str| format!("{prefix}{tensor}");
+        let kernel = weights.kernel;
+        let recurrent_kernel = weights.recurrent_kernel;
+        check_shape(name("recurrent_kernel"), &recurrent_kernel, &format!("[H, {axis}]"), [hidden, rows])?;
+        check_shape(name("kernel"), &kernel, &format!("[I, {axis}]"), [features, rows])?;
+        let (input_bias, recurrent_bias) = match (weights.bias, cell.reset_after()) {
+            (None, _) => (None, None),
+            (Some(KerasBias::One(bias)), false) => {
+                check_shape(name("bias"), &bias, &format!("[{axis}]"), [rows])?;
+                (Some(bias), None)
+            }
+            (Some(KerasBias::Two(bias)), true) => {
+                check_shape(name("bias"), &bias, &format!("[2, {axis}]"), [2, rows])?;
+                let row = |index: usize| bias.clone().narrow(0, index, 1).reshape([rows]);
+                (Some(row(0)), Some(row(1)))
+            }
+            (Some(KerasBias::One(bias)), true) => {
+                let got = bias.dims();
+                let problem =
+                    format!("must have the shape [2, 3H] = [2, {rows}], as reset_after is true, got {got:?}");
+                return Err(weight_error(name("bias"), problem));
+            }
+            (Some(KerasBias::Two(bias)), false) => {
+                let got = bias.dims();
+                let problem = format!(
+                    "must have the shape [{axis}] = [{rows}], as there is no reset_after, got {got:?}"
+                );
+                return Err(weight_error(name("bias"), problem));
+            }
+        };
+        directions.push(Direction {
+            input_weight: kernel.transpose(),
+            recurrent_weight: recurrent_kernel.transpose(),
+            input_bias,
+            recurrent_bias,
+        });
+    }
+    Ok(Directions { cell, directions })
 }

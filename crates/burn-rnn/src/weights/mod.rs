@@ -1,15 +1,19 @@
 //! Weights of a cell as tensors, and their conversion from other frameworks' layouts.
 
-mod burn_nn;
+pub(crate) mod burn_nn;
+mod check;
 mod directions;
-mod keras;
-mod onnx;
-mod pytorch;
+pub(crate) mod keras;
+mod layer;
+pub(crate) mod onnx;
+pub(crate) mod pytorch;
 
 use burn::tensor::Tensor;
 
-pub(crate) use directions::{Direction, Directions, GateOrder};
+pub(crate) use check::weight_error;
+pub(crate) use directions::{Direction, Directions};
 pub use keras::{KerasBias, KerasCell, KerasGru, KerasGruConfig, KerasSimpleRnn, KerasSimpleRnnConfig};
+pub(crate) use layer::LayerWeights;
 pub use onnx::{OnnxAttributes, OnnxWeights};
 pub use pytorch::{PyTorchCell, PyTorchGru, PyTorchLayer, PyTorchRnn};
 

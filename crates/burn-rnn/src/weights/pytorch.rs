@@ -2,8 +2,11 @@
 
 use burn::tensor::Tensor;
 
-use super::CellWeights;
-use crate::{Activation, Error};
+use super::{
+    CellWeights, Direction, Directions,
+    check::{check_shape, gates_axis, weight_error},
+};
+use crate::{Activation, Cell, Error, GruDescriptor, SingleGateRnnDescriptor};
 
 /// One direction of one layer of `torch.nn.GRU` or `torch.nn.RNN`: the entries of its state dict that end in
 /// `_l{k}`, or `_l{k}_reverse`. `G` is 3 for a GRU, with the gates `r, z, n` in this order, and 1 for an RNN.
@@ -62,8 +65,7 @@ impl CellWeights {
     ///
     /// [`Error::Weight`], naming the tensor, if a shape does not fit.
     pub fn from_pytorch_gru(layer: PyTorchLayer) -> Result<Self, Error> {
-        let _ = layer;
-        todo!()
+        Ok(gru_directions(layer, "")?.into_layer_weights().into_cell_weights())
     }
 
     /// One layer of a `torch.nn.RNN` with this `nonlinearity`. The two biases add up.
@@ -72,7 +74,66 @@ impl CellWeights {
     ///
     /// [`Error::Weight`], naming the tensor, if a shape does not fit.
     pub fn from_pytorch_rnn(layer: PyTorchLayer, nonlinearity: Activation) -> Result<Self, Error> {
-        let _ = (layer, nonlinearity);
-        todo!()
+        Ok(rnn_directions(layer, nonlinearity, "")?.into_layer_weights().into_cell_weights())
     }
+}
+
+/// A layer of `torch.nn.GRU`; `suffix`, as in `_l0`, follows the tensors' names in errors.
+pub(crate) fn gru_directions(layer: PyTorchLayer, suffix: &str) -> Result<Directions, Error> {
+    let descriptor = GruDescriptor {
+        bidirectional: layer.reverse.is_some(),
+        reset_gate_first: true,
+        reset_after: true,
+        ..Default::default()
+    };
+    directions(layer, Cell::Gru(descriptor), suffix)
+}
+
+/// A layer of `torch.nn.RNN`; see [`gru_directions`].
+pub(crate) fn rnn_directions(
+    layer: PyTorchLayer,
+    nonlinearity: Activation,
+    suffix: &str,
+) -> Result<Directions, Error> {
+    let descriptor = SingleGateRnnDescriptor {
+        bidirectional: layer.reverse.is_some(),
+        activation: nonlinearity,
+        ..Default::default()
+    };
+    directions(layer, Cell::SingleGate(descriptor), suffix)
+}
+
+fn directions(layer: PyTorchLayer, cell: Cell, suffix: &str) -> Result<Directions, Error> {
+    let gates = cell.gates();
+    let hidden = layer.forward.weight_hh.dims()[1];
+    let features = layer.forward.weight_ih.dims()[1];
+    if hidden == 0 {
+        return Err(weight_error(format!("weight_hh{suffix}"), "must have H from 1 up, got H = 0"));
+    }
+    if features == 0 {
+        return Err(weight_error(format!("weight_ih{suffix}"), "must have I from 1 up, got I = 0"));
+    }
+
+    let mut directions = Vec::with_capacity(cell.directions());
+    let cells = [(Some(layer.forward), ""), (layer.reverse, "_reverse")];
+    for (cell, reverse) in cells {
+        let Some(cell) = cell else { continue };
+        let rows = gates * hidden;
+        let axis = gates_axis(gates);
+        let name = |tensor: &str| format!("{tensor}{suffix}{reverse}");
+        check_shape(name("weight_hh"), &cell.weight_hh, &format!("[{axis}, H]"), [rows, hidden])?;
+        check_shape(name("weight_ih"), &cell.weight_ih, &format!("[{axis}, I]"), [rows, features])?;
+        for (tensor, bias) in [("bias_ih", &cell.bias_ih), ("bias_hh", &cell.bias_hh)] {
+            if let Some(bias) = bias {
+                check_shape(name(tensor), bias, &format!("[{axis}]"), [rows])?;
+            }
+        }
+        directions.push(Direction {
+            input_weight: cell.weight_ih,
+            recurrent_weight: cell.weight_hh,
+            input_bias: cell.bias_ih,
+            recurrent_bias: cell.bias_hh,
+        });
+    }
+    Ok(Directions { cell, directions })
 }
