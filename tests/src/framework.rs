@@ -9,7 +9,7 @@ pub(crate) mod pytorch;
 use std::collections::BTreeMap;
 
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
-use burn_rnn::{CellWeights, Error, Lengths};
+use burn_rnn::{CellWeights, Error, Gru, Lengths, Rnn};
 
 use crate::{Case, target::Target};
 
@@ -25,9 +25,29 @@ pub(crate) trait Framework {
     /// `[L·D, N, H]`, for `L` layers.
     fn results(&self, output: Tensor<3>, final_state: Tensor<3>) -> Results;
 
-    /// The results by the framework's own module in Burn's manner, if there is one.
-    fn module(&self, _tensors: &Tensors) -> Option<Result<Results, Error>> {
-        None
+    /// The Burn module with the framework's weights.
+    fn module(&self, tensors: &Tensors) -> Result<Module, Error>;
+}
+
+/// A Burn module of either cell.
+pub(crate) enum Module {
+    Gru(Gru),
+    Rnn(Rnn),
+}
+
+impl Module {
+    /// Runs the module, with tensors laid out as in [`forward_layers`](burn_rnn::forward_layers).
+    fn forward(&self, inputs: Inputs, lengths: Option<Lengths>) -> Result<(Tensor<3>, Tensor<3>), Error> {
+        let batch_first = match self {
+            Self::Gru(gru) => gru.batch_first,
+            Self::Rnn(rnn) => rnn.batch_first,
+        };
+        let input = time_major(inputs.source, batch_first);
+        let (output, final_state) = match self {
+            Self::Gru(gru) => gru.try_forward(input, inputs.state, lengths)?,
+            Self::Rnn(rnn) => rnn.try_forward(input, inputs.state, lengths)?,
+        };
+        Ok((time_major(output, batch_first), final_state))
     }
 }
 
@@ -184,7 +204,7 @@ impl<'a> Tensors<'a> {
     }
 }
 
-/// Swaps steps and batch if `batch_first`.
+/// Swaps steps and batch if `batch_first`, which also undoes itself.
 pub(crate) fn time_major(tensor: Tensor<3>, batch_first: bool) -> Tensor<3> {
     if batch_first { tensor.swap_dims(0, 1) } else { tensor }
 }

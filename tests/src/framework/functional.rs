@@ -23,11 +23,12 @@ fn inference(framework: &impl Framework, target: &Target, judge: &mut Judge) -> 
 }
 
 fn module(framework: &impl Framework, target: &Target, judge: &mut Judge) -> Result<(), String> {
+    let text = |error: burn_rnn::Error| error.to_string();
     let tensors = Tensors::new(judge.case, target, &target.device);
-    match framework.module(&tensors) {
-        Some(results) => compare(Way::Module, results.map_err(|error| error.to_string())?, judge),
-        None => Ok(()),
-    }
+    let module = framework.module(&tensors).map_err(text)?;
+    let (output, final_state) =
+        module.forward(framework.inputs(&tensors), tensors.lengths()).map_err(text)?;
+    compare(Way::Module, framework.results(output, final_state), judge)
 }
 
 fn autodiff(framework: &impl Framework, target: &Target, judge: &mut Judge) -> Result<(), String> {

@@ -2,11 +2,12 @@
 
 use burn::tensor::Tensor;
 use burn_rnn::{
-    CellWeights, Error, KerasBias, KerasCell, KerasGru, KerasGruConfig, KerasSimpleRnn, KerasSimpleRnnConfig,
+    CellWeights, Error, Gru, KerasBias, KerasCell, KerasGru, KerasGruConfig, KerasSimpleRnn,
+    KerasSimpleRnnConfig, Rnn,
 };
 use serde::Deserialize;
 
-use super::{Framework, Inputs, Ranked, Results, Tensors, time_major};
+use super::{Framework, Inputs, Module, Ranked, Results, Tensors, time_major};
 use crate::case::{Case, CaseError, check_integers};
 
 /// Options of a Keras layer, named as in its constructor and with its defaults.
@@ -85,33 +86,9 @@ impl Keras {
 
 impl Framework for Keras {
     fn layers(&self, tensors: &Tensors) -> Result<Vec<CellWeights>, Error> {
-        let required = "checked when the case was read";
-        let one = tensors.one("weights.bias").map(KerasBias::One);
-        let bias = one.or_else(|| tensors.two("weights.bias").map(KerasBias::Two));
-        let forward = KerasCell {
-            kernel: tensors.two("weights.kernel").expect(required),
-            recurrent_kernel: tensors.two("weights.recurrent_kernel").expect(required),
-            bias,
-        };
-        let (units, go_backwards) = (Some(self.units), self.go_backwards);
-        let activation = self.activation.clone();
         let layer = match self.layer {
-            Layer::Gru => CellWeights::from_keras_gru(KerasGru {
-                forward,
-                backward: None,
-                config: KerasGruConfig {
-                    units,
-                    activation,
-                    recurrent_activation: self.recurrent_activation.clone(),
-                    reset_after: self.reset_after,
-                    go_backwards,
-                },
-            }),
-            Layer::SimpleRnn => CellWeights::from_keras_simple_rnn(KerasSimpleRnn {
-                forward,
-                backward: None,
-                config: KerasSimpleRnnConfig { units, activation, go_backwards },
-            }),
+            Layer::Gru => CellWeights::from_keras_gru(self.gru(tensors)),
+            Layer::SimpleRnn => CellWeights::from_keras_simple_rnn(self.simple_rnn(tensors)),
         };
         Ok(vec![layer?])
     }
@@ -129,5 +106,50 @@ impl Framework for Keras {
             output: ("output", Ranked::Three(time_major(output, true))),
             final_state: ("state", Ranked::Two(final_state.reshape([batch, hidden]))),
         }
+    }
+
+    fn module(&self, tensors: &Tensors) -> Result<Module, Error> {
+        Ok(match self.layer {
+            Layer::Gru => Module::Gru(Gru::from_keras(self.gru(tensors))?),
+            Layer::SimpleRnn => Module::Rnn(Rnn::from_keras(self.simple_rnn(tensors))?),
+        })
+    }
+}
+
+impl Keras {
+    fn gru(&self, tensors: &Tensors) -> KerasGru {
+        KerasGru {
+            forward: cell(tensors),
+            backward: None,
+            config: KerasGruConfig {
+                units: Some(self.units),
+                activation: self.activation.clone(),
+                recurrent_activation: self.recurrent_activation.clone(),
+                reset_after: self.reset_after,
+                go_backwards: self.go_backwards,
+            },
+        }
+    }
+
+    fn simple_rnn(&self, tensors: &Tensors) -> KerasSimpleRnn {
+        KerasSimpleRnn {
+            forward: cell(tensors),
+            backward: None,
+            config: KerasSimpleRnnConfig {
+                units: Some(self.units),
+                activation: self.activation.clone(),
+                go_backwards: self.go_backwards,
+            },
+        }
+    }
+}
+
+fn cell(tensors: &Tensors) -> KerasCell {
+    let required = "checked when the case was read";
+    let one = tensors.one("weights.bias").map(KerasBias::One);
+    KerasCell {
+        kernel: tensors.two("weights.kernel").expect(required),
+        recurrent_kernel: tensors.two("weights.recurrent_kernel").expect(required),
+        bias: one.or_else(|| tensors.two("weights.bias").map(KerasBias::Two)),
     }
 }

@@ -1,10 +1,10 @@
 //! Cases from ONNX: a `GRU` or `RNN` node.
 
 use burn::tensor::Tensor;
-use burn_rnn::{CellWeights, Error, OnnxAttributes, OnnxWeights};
+use burn_rnn::{CellWeights, Error, Gru, OnnxAttributes, OnnxWeights, Rnn};
 use serde::Deserialize;
 
-use super::{Framework, Inputs, Ranked, Results, Tensors, time_major};
+use super::{Framework, Inputs, Module, Ranked, Results, Tensors, time_major};
 use crate::case::{Case, CaseError, check_integers};
 
 /// Attributes of an ONNX node, named as in the standard and with its defaults.
@@ -90,25 +90,9 @@ impl Onnx {
 
 impl Framework for Onnx {
     fn layers(&self, tensors: &Tensors) -> Result<Vec<CellWeights>, Error> {
-        let required = "checked when the case was read";
-        let weights = OnnxWeights {
-            w: tensors.three("W").expect(required),
-            r: tensors.three("R").expect(required),
-            b: tensors.two("B"),
-        };
-        let attributes = OnnxAttributes {
-            activations: self.activations.clone(),
-            activation_alpha: self.activation_alpha.clone(),
-            activation_beta: self.activation_beta.clone(),
-            clip: None,
-            direction: self.direction.name().into(),
-            hidden_size: Some(self.hidden_size),
-            layout: self.layout.into(),
-            linear_before_reset: self.linear_before_reset.into(),
-        };
         let layer = match self.op {
-            Operator::Gru => CellWeights::from_onnx_gru(weights, &attributes),
-            Operator::Rnn => CellWeights::from_onnx_rnn(weights, &attributes),
+            Operator::Gru => CellWeights::from_onnx_gru(weights(tensors), &self.attributes()),
+            Operator::Rnn => CellWeights::from_onnx_rnn(weights(tensors), &self.attributes()),
         };
         Ok(vec![layer?])
     }
@@ -134,9 +118,38 @@ impl Framework for Onnx {
         let final_state = time_major(final_state, self.batch_first());
         Results { output: ("Y", Ranked::Four(output)), final_state: ("Y_h", Ranked::Three(final_state)) }
     }
+
+    fn module(&self, tensors: &Tensors) -> Result<Module, Error> {
+        Ok(match self.op {
+            Operator::Gru => Module::Gru(Gru::from_onnx(weights(tensors), &self.attributes())?),
+            Operator::Rnn => Module::Rnn(Rnn::from_onnx(weights(tensors), &self.attributes())?),
+        })
+    }
+}
+
+fn weights(tensors: &Tensors) -> OnnxWeights {
+    let required = "checked when the case was read";
+    OnnxWeights {
+        w: tensors.three("W").expect(required),
+        r: tensors.three("R").expect(required),
+        b: tensors.two("B"),
+    }
 }
 
 impl Onnx {
+    fn attributes(&self) -> OnnxAttributes {
+        OnnxAttributes {
+            activations: self.activations.clone(),
+            activation_alpha: self.activation_alpha.clone(),
+            activation_beta: self.activation_beta.clone(),
+            clip: None,
+            direction: self.direction.name().into(),
+            hidden_size: Some(self.hidden_size),
+            layout: self.layout.into(),
+            linear_before_reset: self.linear_before_reset.into(),
+        }
+    }
+
     fn batch_first(&self) -> bool {
         self.layout == 1
     }

@@ -1,10 +1,10 @@
 //! Cases from PyTorch: a `torch.nn.GRU` or `torch.nn.RNN` with its state dict.
 
 use burn::tensor::Tensor;
-use burn_rnn::{Activation, CellWeights, Error, PyTorchCell, PyTorchLayer};
+use burn_rnn::{Activation, CellWeights, Error, Gru, PyTorchCell, PyTorchGru, PyTorchLayer, PyTorchRnn, Rnn};
 use serde::Deserialize;
 
-use super::{Framework, Inputs, Ranked, Results, Tensors, time_major};
+use super::{self as framework, Framework, Inputs, Ranked, Results, Tensors, time_major};
 use crate::case::{Case, CaseError, check_integers};
 
 /// Options of a PyTorch module, named as in its constructor and with its defaults.
@@ -128,6 +128,21 @@ impl Framework for PyTorch {
             output: ("output", Ranked::Three(time_major(output, self.batch_first))),
             final_state: ("h_n", Ranked::Three(final_state)),
         }
+    }
+
+    fn module(&self, tensors: &Tensors) -> Result<framework::Module, Error> {
+        let layers = (0..self.num_layers).map(|layer| self.layer(tensors, layer)).collect();
+        let (batch_first, dropout) = (self.batch_first, 0.0);
+        Ok(match self.module {
+            Module::Gru => {
+                framework::Module::Gru(Gru::from_pytorch(PyTorchGru { layers, batch_first, dropout })?)
+            }
+            Module::Rnn => {
+                let nonlinearity = self.nonlinearity.into();
+                let rnn = PyTorchRnn { layers, nonlinearity, batch_first, dropout };
+                framework::Module::Rnn(Rnn::from_pytorch(rnn)?)
+            }
+        })
     }
 }
 
