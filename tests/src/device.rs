@@ -1,7 +1,7 @@
 //! Devices by name, for runners.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fmt,
     path::Path,
     sync::{Mutex, PoisonError},
@@ -64,6 +64,8 @@ pub enum DeviceError {
 pub struct TestDevice {
     name: String,
     device: Device,
+    /// The graphics API, where there is a choice.
+    api: Option<String>,
     fusion: bool,
 }
 
@@ -100,11 +102,11 @@ impl TestDevice {
             Some(base) => (base, false),
             None => (name, true),
         };
-        let device = device(base)?;
+        let (device, api) = device(base)?;
         if !fusion && !matches!(device.as_dispatch(), DispatchDevice::Cube(_)) {
             return Err(DeviceError::NoFusion { name: base.into() });
         }
-        Ok(Self { name: name.into(), device, fusion })
+        Ok(Self { name: name.into(), device, api, fusion })
     }
 
     /// The name it was opened with.
@@ -145,34 +147,37 @@ impl TestDevice {
 impl fmt::Display for TestDevice {
     /// The name, and what the device calls itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.device.identity() {
-            Some(identity) => write!(f, "{} ({})", self.name, identity.name),
-            None => write!(f, "{}", self.name),
+        let about = self.device.identity().map(|identity| identity.name).into_iter().chain(self.api.clone());
+        match about.collect::<Vec<_>>() {
+            about if about.is_empty() => write!(f, "{}", self.name),
+            about => write!(f, "{} ({})", self.name, about.join(", ")),
         }
     }
 }
 
-fn device(name: &str) -> Result<Device, DeviceError> {
-    match name {
-        "flex" => Ok(Device::flex()),
-        "ndarray" => Ok(ndarray()),
-        "wgpu" => wgpu(name, WgpuBackend::Auto),
-        "vulkan" if cfg!(feature = "vulkan") => wgpu(name, WgpuBackend::Vulkan),
-        "metal" if cfg!(feature = "metal") => wgpu(name, WgpuBackend::Metal),
-        "webgpu" if cfg!(feature = "webgpu") => wgpu(name, WgpuBackend::WebGpu),
+/// A device, and its graphics API.
+fn device(name: &str) -> Result<(Device, Option<String>), DeviceError> {
+    let device = match name {
+        "wgpu" => return wgpu(name, WgpuBackend::Auto),
+        "vulkan" if cfg!(feature = "vulkan") => return wgpu(name, WgpuBackend::Vulkan),
+        "metal" if cfg!(feature = "metal") => return wgpu(name, WgpuBackend::Metal),
+        "webgpu" if cfg!(feature = "webgpu") => return wgpu(name, WgpuBackend::WebGpu),
+        "flex" => Device::flex(),
+        "ndarray" => ndarray(),
         #[cfg(feature = "cuda")]
-        "cuda" => Ok(Device::cuda(0)),
+        "cuda" => Device::cuda(0),
         #[cfg(feature = "rocm")]
-        "rocm" => Ok(Device::rocm(0)),
+        "rocm" => Device::rocm(0),
         #[cfg(feature = "cpu")]
-        "cpu" => Ok(Device::cpu()),
+        "cpu" => Device::cpu(),
         #[cfg(feature = "tch")]
-        "tch" => Ok(libtorch()),
+        "tch" => libtorch(),
         "vulkan" | "metal" | "webgpu" | "cuda" | "rocm" | "cpu" | "tch" => {
-            Err(DeviceError::NotBuilt { name: name.into() })
+            return Err(DeviceError::NotBuilt { name: name.into() });
         }
-        _ => Err(DeviceError::Unknown { name: name.into() }),
-    }
+        _ => return Err(DeviceError::Unknown { name: name.into() }),
+    };
+    Ok((device, None))
 }
 
 // Burn has set an end to these two backends, but has them still.
@@ -188,18 +193,19 @@ fn libtorch() -> Device {
 }
 
 /// Opens an adapter, once in a process: a second attempt would be refused.
-fn wgpu(name: &str, api: WgpuBackend) -> Result<Device, DeviceError> {
-    static OPENED: Mutex<Option<HashMap<String, Result<Device, DeviceError>>>> = Mutex::new(None);
+fn wgpu(name: &str, api: WgpuBackend) -> Result<(Device, Option<String>), DeviceError> {
+    type Opened = Result<(Device, Option<String>), DeviceError>;
+    static OPENED: Mutex<BTreeMap<String, Opened>> = Mutex::new(BTreeMap::new());
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-    let open = || match Device::wgpu_options().graphics_api(api).init() {
-        Ok(device) => Ok(device),
+    let open = || match Device::wgpu_options().graphics_api(api).init_with_setup() {
+        Ok((device, setup)) => Ok((device, Some(format!("{:?}", setup.backend)))),
         // Somebody else in this process was first.
         Err(WgpuInitError::Registration { .. }) if api == WgpuBackend::Auto => {
-            Ok(Device::wgpu(DeviceKind::DefaultDevice))
+            Ok((Device::wgpu(DeviceKind::DefaultDevice), None))
         }
         Err(error) => Err(DeviceError::Unavailable { name: name.into(), reason: error.to_string() }),
     };
-    opened.get_or_insert_default().entry(name.into()).or_insert_with(open).clone()
+    opened.entry(name.into()).or_insert_with(open).clone()
 }
 
 #[cfg(test)]

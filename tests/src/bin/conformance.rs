@@ -1,6 +1,6 @@
 //! Runs a folder of conformance cases on a device, or on several.
 
-use std::{collections::BTreeMap, panic, path::PathBuf, process::ExitCode, thread, time::Instant};
+use std::{collections::BTreeMap, env, panic, path::PathBuf, process::ExitCode, thread, time::Instant};
 
 use burn::tensor::DType;
 use clap::{Parser, ValueEnum};
@@ -14,8 +14,8 @@ use rnn_conformance::{TestDevice, case_files};
 #[derive(Parser)]
 #[command(name = "conformance", version)]
 struct Arguments {
-    /// The folder of case files, `*.safetensors`.
-    #[arg(long, value_name = "DIR", required_unless_present = "list_devices")]
+    /// The folder of case files, `*.safetensors`. Default: the folder `cases` beside this program.
+    #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Where to run them. Default: on flex, and on wgpu if there is an adapter. NAME-unfused leaves out fusion.
     #[arg(long, value_name = "NAME")]
@@ -23,7 +23,8 @@ struct Arguments {
     /// The element type. Default: f32, on flex and ndarray f64 as well.
     #[arg(long)]
     dtype: Option<Element>,
-    /// Says which devices there are, and exits.
+    /// Says which devices there are, or whether there is the one asked for, and exits. The exit code is 1 if
+    /// that one is missing.
     #[arg(long)]
     list_devices: bool,
 }
@@ -50,7 +51,7 @@ impl From<Element> for DType {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list_devices {
-        return list_devices();
+        return list_devices(arguments.device.as_deref());
     }
     silence_panics_of_cases();
     match run(&arguments) {
@@ -75,19 +76,33 @@ fn silence_panics_of_cases() {
     }));
 }
 
-fn list_devices() -> ExitCode {
-    for name in TestDevice::names() {
+fn list_devices(asked: Option<&str>) -> ExitCode {
+    let names = match asked {
+        Some(name) => vec![name],
+        None => TestDevice::names(),
+    };
+    let mut missing = false;
+    for name in names {
         match TestDevice::open(name) {
             Ok(device) => println!("{device}"),
-            Err(error) => println!("{name}: {error}"),
+            Err(error) => {
+                missing = true;
+                println!("{error}");
+            }
         }
     }
-    ExitCode::SUCCESS
+    if missing && asked.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn run(arguments: &Arguments) -> Result<bool, String> {
-    let folder = arguments.cases.as_ref().expect("required by the parser");
-    let files = case_files(folder).map_err(|error| error.to_string())?;
+    let folder = match &arguments.cases {
+        Some(folder) => folder.clone(),
+        None => {
+            let program = env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
+            program.with_file_name("cases")
+        }
+    };
+    let files = case_files(&folder).map_err(|error| error.to_string())?;
     if files.is_empty() {
         return Err(format!("no case found: {} holds no *.safetensors file", folder.display()));
     }
@@ -96,7 +111,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     for (device, dtype) in runs(arguments)? {
         let start = Instant::now();
         println!("{} cases on {device} in {dtype:?}", files.len());
-        let report = device.run_folder(folder, dtype).map_err(|error| error.to_string())?;
+        let report = device.run_folder(&folder, dtype).map_err(|error| error.to_string())?;
         for outcome in &report.outcomes {
             *failed.entry(outcome.case.clone()).or_default() |= outcome.failure.is_some();
         }
