@@ -1,0 +1,139 @@
+//! The forward pass: launches of one kernel.
+
+mod walk;
+
+use cubecl::{prelude::*, server::Handle};
+
+pub(crate) use walk::{Place, mask_at, mix, place, runs, time_of, walks_backwards};
+
+use crate::{
+    Cell, Sizes, Strategy,
+    plan::{Phase, Plan},
+    strategy::{Pass, grid, plan},
+};
+use walk::{WalkInputsLaunch, WalkOutputsLaunch, walk_forward};
+
+/// What the forward pass reads: contiguous buffers of one element type, f32, f16 or bf16.
+#[derive(Clone, Debug)]
+pub struct ForwardInputs {
+    /// `[T, N, D·GH]`, the input product `x Wᵀ` of all steps.
+    pub projected: Handle,
+    /// `[D, H, GH]`, the transposed recurrent weight of each direction.
+    pub recurrent_weight: Handle,
+    /// `[D·GH]`; absent: zero.
+    pub bias: Option<Handle>,
+    /// `[D·H]`, with `reset_after`; absent: zero.
+    pub secondary_bias: Option<Handle>,
+    /// `[N, D·H]`; absent: zero.
+    pub init_state: Option<Handle>,
+    /// `[N, D·H]` or, with `mask_steps`, `[T, N, D·H]`; absent: one.
+    pub mask: Option<Handle>,
+    /// Whether the mask has a time axis.
+    pub mask_steps: bool,
+    /// `[N]`, 32-bit integers from 0 to `T`; absent: all `T`.
+    pub lengths: Option<Handle>,
+}
+
+/// What the forward pass writes: contiguous buffers of the inputs' element type.
+#[derive(Clone, Debug)]
+pub struct ForwardOutputs {
+    /// `[T, N, D·H]`
+    pub output: Handle,
+    /// `[N, D·H]`
+    pub final_state: Handle,
+    /// `[T, N, D·GH]`, if wanted: a GRU's activated gates in the order of its weights, a single-gate RNN's
+    /// pre-activations.
+    pub z_state: Option<Handle>,
+}
+
+/// Runs a cell over all steps. `sizes` must have a step, a row and a unit.
+pub fn forward(
+    client: &Client,
+    cell: Cell,
+    sizes: Sizes,
+    inputs: ForwardInputs,
+    outputs: ForwardOutputs,
+    dtype: ElemType,
+    strategy: Strategy,
+) {
+    let (plan, stride) = plan(client.properties(), cell, &sizes, inputs.mask_steps, Pass::Forward, strategy);
+    let pair = 4 * 2 * sizes.batch * plan.state();
+    let state = (plan.exchange || stride < sizes.steps).then(|| client.empty(pair));
+    let handed = (plan.exchange && cell.two_phase()).then(|| client.empty(pair));
+    let launch = |phase: Phase, first: usize, last: usize| {
+        let plan = Plan { phase, ..plan };
+        let (count, dim) = grid(&plan, &sizes);
+        let (inputs, outputs) = arguments(&plan, &sizes, &inputs, &outputs, &state, &handed);
+        // SAFETY: the kernel guards its accesses by the sizes that the buffers are documented to have.
+        unsafe {
+            walk_forward::launch_unchecked(
+                client,
+                count,
+                dim,
+                inputs,
+                outputs,
+                sizes.steps as u32,
+                sizes.batch as u32,
+                first as u32,
+                last as u32,
+                plan,
+                dtype,
+            )
+        }
+    };
+    for first in (0..sizes.steps).step_by(stride) {
+        let last = (first + stride).min(sizes.steps);
+        if handed.is_some() {
+            launch(Phase::First, first, last);
+            launch(Phase::Second, first, last);
+        } else {
+            launch(Phase::Whole, first, last);
+        }
+    }
+}
+
+fn arguments<E: Float>(
+    plan: &Plan,
+    sizes: &Sizes,
+    inputs: &ForwardInputs,
+    outputs: &ForwardOutputs,
+    state_between: &Option<Handle>,
+    handed: &Option<Handle>,
+) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>) {
+    let rows = sizes.steps * sizes.batch;
+    let (state, gates) = (plan.state(), plan.gates());
+    let mask_rows = if inputs.mask_steps { rows } else { sizes.batch };
+    let weight = plan.cell.directions() * sizes.hidden * plan.direction_gates();
+    (
+        WalkInputsLaunch::new(
+            buffer(&inputs.projected, rows * gates),
+            buffer(&inputs.recurrent_weight, weight),
+            optional(&inputs.bias, gates),
+            optional(&inputs.secondary_bias, state),
+            optional(&inputs.init_state, sizes.batch * state),
+            optional(&inputs.mask, mask_rows * state),
+            optional(&inputs.lengths, sizes.batch),
+        ),
+        WalkOutputsLaunch::new(
+            buffer(&outputs.output, rows * state),
+            buffer(&outputs.final_state, sizes.batch * state),
+            optional(&outputs.z_state, rows * gates),
+            optional(state_between, 2 * sizes.batch * state),
+            optional(handed, 2 * sizes.batch * state),
+        ),
+    )
+}
+
+/// A kernel's argument.
+pub(crate) fn buffer(handle: &Handle, length: usize) -> BufferArg {
+    // SAFETY: the callers' lengths are those that the buffers are documented to have.
+    unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
+}
+
+/// A kernel's optional argument.
+pub(crate) fn optional<C: CubePrimitive>(
+    handle: &Option<Handle>,
+    length: usize,
+) -> ComptimeOptionArgs<Box<[C]>> {
+    handle.as_ref().map(|handle| buffer(handle, length)).into()
+}
