@@ -65,6 +65,14 @@ impl Plan {
         self.cell.gates() * self.hidden
     }
 
+    /// Position of the reset gate; a single-gate RNN has none.
+    pub fn reset_gate(&self) -> usize {
+        match self.cell.kind {
+            crate::Kind::Gru(gru) => gru.reset_gate(),
+            crate::Kind::SingleGate(_) => 0,
+        }
+    }
+
     fn product(&self, depth: usize, outputs: usize, output_stride: usize, row_stride: usize) -> Product {
         Product {
             rows: self.rows,

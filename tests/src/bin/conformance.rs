@@ -3,8 +3,14 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let (device, dtypes) = match args[2].as_str() {
         "flex" => (burn::tensor::Device::flex(), vec![burn::tensor::DType::F32, burn::tensor::DType::F64]),
-        "wgpu16" => (burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice), vec![burn::tensor::DType::F16]),
-        _ => (burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice), vec![burn::tensor::DType::F32]),
+        "wgpu16" => (
+            burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+            vec![burn::tensor::DType::F16],
+        ),
+        _ => (
+            burn::tensor::Device::wgpu(burn::tensor::DeviceKind::DefaultDevice),
+            vec![burn::tensor::DType::F32],
+        ),
     };
     for dtype in dtypes {
         let report = rnn_conformance::run_folder(std::path::Path::new(&args[1]), &device, dtype).unwrap();

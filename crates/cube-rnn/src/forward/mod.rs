@@ -4,10 +4,11 @@ mod walk;
 
 use cubecl::{prelude::*, server::Handle};
 
-pub(crate) use walk::{Place, mask_at, mix, place, runs, time_of, walks_backwards};
+pub(crate) use walk::{Place, mask_at, mix, optional, place, runs, time_of, walks_backwards};
 
 use crate::{
     Cell, Sizes, Strategy,
+    launch::{buffer, maybe},
     plan::{Phase, Plan},
     strategy::{Pass, grid, plan},
 };
@@ -108,32 +109,18 @@ fn arguments<E: Float>(
         WalkInputsLaunch::new(
             buffer(&inputs.projected, rows * gates),
             buffer(&inputs.recurrent_weight, weight),
-            optional(&inputs.bias, gates),
-            optional(&inputs.secondary_bias, state),
-            optional(&inputs.init_state, sizes.batch * state),
-            optional(&inputs.mask, mask_rows * state),
-            optional(&inputs.lengths, sizes.batch),
+            maybe(&inputs.bias, gates),
+            maybe(&inputs.secondary_bias, state),
+            maybe(&inputs.init_state, sizes.batch * state),
+            maybe(&inputs.mask, mask_rows * state),
+            maybe(&inputs.lengths, sizes.batch),
         ),
         WalkOutputsLaunch::new(
             buffer(&outputs.output, rows * state),
             buffer(&outputs.final_state, sizes.batch * state),
-            optional(&outputs.z_state, rows * gates),
-            optional(state_between, 2 * sizes.batch * state),
-            optional(handed, 2 * sizes.batch * state),
+            maybe(&outputs.z_state, rows * gates),
+            maybe(state_between, 2 * sizes.batch * state),
+            maybe(handed, 2 * sizes.batch * state),
         ),
     )
-}
-
-/// A kernel's argument.
-pub(crate) fn buffer(handle: &Handle, length: usize) -> BufferArg {
-    // SAFETY: the callers' lengths are those that the buffers are documented to have.
-    unsafe { BufferArg::from_raw_parts(handle.clone(), length) }
-}
-
-/// A kernel's optional argument.
-pub(crate) fn optional<C: CubePrimitive>(
-    handle: &Option<Handle>,
-    length: usize,
-) -> ComptimeOptionArgs<Box<[C]>> {
-    handle.as_ref().map(|handle| buffer(handle, length)).into()
 }

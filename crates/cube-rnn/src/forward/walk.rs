@@ -114,8 +114,9 @@ pub(crate) fn runs(lengths: &ComptimeOption<Box<[i32]>>, time: usize, row: usize
     }
 }
 
+/// The value of what may be absent, then zero.
 #[cube]
-fn optional<E: Float>(values: &ComptimeOption<Box<[E]>>, index: usize) -> f32 {
+pub(crate) fn optional<E: Float>(values: &ComptimeOption<Box<[E]>>, index: usize) -> f32 {
     #[comptime]
     match values {
         ComptimeOption::Some(values) => f32::cast_from(values[index]),
