@@ -8,6 +8,8 @@ mod descriptor;
 mod error;
 mod functional;
 mod ops;
+#[cfg(feature = "cubecl-backend")]
+mod strategy;
 
 #[cfg(feature = "router")]
 pub use backends::router::register_recurrent_ops;
@@ -20,3 +22,5 @@ pub use functional::{
 pub use ops::{
     RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved, WantedGradients,
 };
+#[cfg(feature = "cubecl-backend")]
+pub use strategy::{Strategy, force_strategy};

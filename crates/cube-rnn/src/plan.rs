@@ -40,8 +40,12 @@ pub(crate) struct Plan {
     pub split: usize,
     /// Keeps the recurrent weight in registers.
     pub resident: bool,
-    /// Several cubes share the hidden units of a row and meet in global memory, between launches.
+    /// How many tiles of `rows` batch rows the cube takes in turn within a step.
+    pub tiles: usize,
+    /// Several cubes share the hidden units of a row and exchange states through global memory.
     pub exchange: bool,
+    /// They meet within a launch, instead of a launch for each step.
+    pub meets: bool,
     /// Terms of the product held in shared memory at once.
     pub chunk: usize,
     pub phase: Phase,
@@ -71,6 +75,11 @@ impl Plan {
             crate::Kind::Gru(gru) => gru.reset_gate(),
             crate::Kind::SingleGate(_) => 0,
         }
+    }
+
+    /// A product that only exists in two phases: otherwise its weight is not kept.
+    pub fn only_in_two_phases(&self, product: Product) -> Product {
+        Product { resident: product.resident && self.cell.two_phase(), ..product }
     }
 
     fn product(&self, depth: usize, outputs: usize, output_stride: usize, row_stride: usize) -> Product {

@@ -1,10 +1,13 @@
 //! Which kernel for which problem on which device: the one place that decides.
 
-use cubecl::{ir::DeviceProperties, prelude::*};
+use std::num::NonZero;
+
+use cubecl::{ir::DeviceProperties, prelude::*, server::Handle};
 
 use crate::{
     Cell, Sizes,
     plan::{Phase, Plan},
+    residency::resident_cubes,
 };
 
 /// How the recurrence runs.
@@ -17,8 +20,33 @@ pub enum Strategy {
     /// recurrent weight in registers where it fits. Falls back to [`Strategy::Steps`] where the hidden units
     /// outnumber a cube's units.
     Cube,
+    /// The hidden units spread over the whole device, the recurrent weight in its registers; the cubes meet
+    /// between steps. Only where they are known to run at the same time, and with `reset_after`; elsewhere
+    /// falls back to [`Strategy::Steps`].
+    Grid,
     /// One launch a step, the hidden units spread over the whole device.
     Steps,
+}
+
+/// What a caller may set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Default: [`Strategy::Auto`].
+    pub strategy: Strategy,
+    /// Steps that one launch walks at most. Default: as many as stay well below what a desktop's watchdog
+    /// allows.
+    pub steps_per_launch: Option<NonZero<usize>>,
+}
+
+impl From<Strategy> for Options {
+    fn from(strategy: Strategy) -> Self {
+        Self { strategy, ..Self::default() }
+    }
+}
+
+impl Strategy {
+    /// All strategies.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Cube, Self::Grid, Self::Steps];
 }
 
 impl core::str::FromStr for Strategy {
@@ -28,8 +56,9 @@ impl core::str::FromStr for Strategy {
         match name {
             "auto" => Ok(Self::Auto),
             "cube" => Ok(Self::Cube),
+            "grid" => Ok(Self::Grid),
             "steps" => Ok(Self::Steps),
-            _ => Err(format!("unknown strategy `{name}`, expected one of auto, cube, steps")),
+            _ => Err(format!("unknown strategy `{name}`, expected one of auto, cube, grid, steps")),
         }
     }
 }
@@ -44,6 +73,9 @@ const RESIDENT_WEIGHTS: usize = 96;
 /// Multiply-adds of one cube in one launch: well below what a desktop's watchdog allows on a slow device.
 const LAUNCH_WORK: usize = 500_000_000;
 
+/// Hidden units up to which one cube that streams the weight from the cache beats a launch for each step.
+const STREAMED_HIDDEN: usize = 256;
+
 /// Whether a pass walks forward, with one product over the state, or back, with one over the gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
@@ -55,7 +87,10 @@ pub(crate) enum Pass {
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     units: usize,
+    /// Shared memory that every device has.
     shared_memory: usize,
+    /// Shared memory of this device.
+    all_shared_memory: usize,
     /// Cubes that run at the same time.
     cubes: usize,
 }
@@ -65,6 +100,7 @@ impl Limits {
         let hardware = &properties.hardware;
         Self {
             units: (hardware.max_units_per_cube.min(hardware.max_cube_dim.0) as usize).min(1024),
+            all_shared_memory: hardware.max_shared_memory_size,
             shared_memory: hardware.max_shared_memory_size.min(SHARED_MEMORY),
             cubes: hardware.num_streaming_multiprocessors.unwrap_or(64) as usize,
         }
@@ -73,25 +109,34 @@ impl Limits {
 
 /// The plan of a pass and how many steps one launch walks.
 pub(crate) fn plan(
-    properties: &DeviceProperties,
+    client: &Client,
     cell: Cell,
     sizes: &Sizes,
     mask_steps: bool,
     pass: Pass,
-    strategy: Strategy,
+    options: &Options,
 ) -> (Plan, usize) {
-    let limits = Limits::new(properties);
-    let cube = plan_cube(&limits, cell, sizes, mask_steps, pass);
-    match (strategy, cube) {
-        (Strategy::Auto, Some(plan)) if plan.resident || sizes.hidden <= 256 => walk(plan, sizes),
-        (Strategy::Cube, Some(plan)) => walk(plan, sizes),
-        _ => (plan_steps(&limits, cell, sizes, mask_steps, pass), 1),
+    let limits = Limits::new(client.properties());
+    let cube = || plan_cube(&limits, cell, sizes, mask_steps, pass);
+    let grid = || plan_grid(&limits, resident_cubes(client), cell, sizes, mask_steps, pass);
+    let plan = match options.strategy {
+        Strategy::Auto => cube()
+            .filter(|plan| plan.resident)
+            .or_else(grid)
+            .or_else(|| cube().filter(|_| sizes.hidden <= STREAMED_HIDDEN)),
+        Strategy::Cube => cube(),
+        Strategy::Grid => grid(),
+        Strategy::Steps => None,
+    };
+    match plan {
+        Some(plan) => (plan, options.steps_per_launch.map_or_else(|| steps_per_launch(&plan), NonZero::get)),
+        None => (plan_steps(&limits, cell, sizes, mask_steps, pass), 1),
     }
 }
 
-fn walk(plan: Plan, sizes: &Sizes) -> (Plan, usize) {
-    let work = plan.rows * sizes.hidden * plan.direction_gates();
-    (plan, (LAUNCH_WORK / work).clamp(1, 4096))
+fn steps_per_launch(plan: &Plan) -> usize {
+    let work = plan.rows * plan.tiles * plan.units * plan.direction_gates();
+    (LAUNCH_WORK / work).clamp(1, 4096)
 }
 
 /// One cube for some rows, if it can hold all hidden units.
@@ -118,12 +163,58 @@ fn plan_cube(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass:
         units: hidden,
         split,
         resident: resident.is_some(),
+        tiles: 1,
         exchange: false,
+        meets: false,
         chunk: depth,
         phase: Phase::Whole,
         mask_steps,
     })
     .find(|plan| shared_memory(plan, pass) <= limits.shared_memory)
+}
+
+/// The hidden units spread over cubes that run at the same time, if there are enough of them.
+fn plan_grid(
+    limits: &Limits,
+    resident: usize,
+    cell: Cell,
+    sizes: &Sizes,
+    mask_steps: bool,
+    pass: Pass,
+) -> Option<Plan> {
+    if cell.two_phase() || resident == 0 {
+        return None;
+    }
+    let hidden = sizes.hidden;
+    let weights = cell.gates() * hidden;
+    let split = weights.div_ceil(RESIDENT_WEIGHTS).next_power_of_two();
+    let units = (limits.units.min(512) / split).min(hidden);
+    if units == 0 {
+        return None;
+    }
+    let groups = resident / (hidden.div_ceil(units) * cell.directions());
+    if groups == 0 {
+        return None;
+    }
+    let group_rows = sizes.batch.div_ceil(groups);
+    [4, 2, 1]
+        .into_iter()
+        .filter(|rows| *rows <= group_rows.next_power_of_two())
+        .map(|rows| Plan {
+            cell,
+            hidden,
+            rows,
+            units,
+            split,
+            resident: true,
+            tiles: group_rows.div_ceil(rows),
+            exchange: true,
+            meets: true,
+            chunk: depth(cell, hidden, pass),
+            phase: Phase::Whole,
+            mask_steps,
+        })
+        .find(|plan| shared_memory(plan, pass) <= limits.all_shared_memory)
 }
 
 /// One launch a step, for anything.
@@ -140,7 +231,9 @@ fn plan_steps(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass
         units,
         split,
         resident: false,
+        tiles: 1,
         exchange: true,
+        meets: false,
         chunk: depth(cell, hidden, pass).min(256),
         phase: Phase::Whole,
         mask_steps,
@@ -168,8 +261,18 @@ fn shared_memory(plan: &Plan, pass: Pass) -> usize {
 pub(crate) fn grid(plan: &Plan, sizes: &Sizes) -> (CubeCount, CubeDim) {
     let count = CubeCount::Static(
         sizes.hidden.div_ceil(plan.units) as u32,
-        sizes.batch.div_ceil(plan.rows) as u32,
+        sizes.batch.div_ceil(plan.rows * plan.tiles) as u32,
         plan.cell.directions() as u32,
     );
     (count, CubeDim::new_1d((plan.units * plan.split) as u32))
+}
+
+/// Groups of cubes that meet.
+pub(crate) fn groups(plan: &Plan, sizes: &Sizes) -> usize {
+    sizes.batch.div_ceil(plan.rows * plan.tiles) * plan.cell.directions()
+}
+
+/// Fresh counters for the groups of cubes that meet in one launch.
+pub(crate) fn counters(client: &Client, plan: &Plan, sizes: &Sizes) -> Handle {
+    client.create_from_slice(&vec![0; 4 * groups(plan, sizes)])
 }

@@ -1,6 +1,9 @@
 //! Runs a folder of conformance cases on a device.
 fn main() {
     let args: Vec<String> = std::env::args().collect();
+    if let Some(name) = args.get(3) {
+        burn_rnn::force_strategy(name.parse().unwrap());
+    }
     let (device, dtypes) = match args[2].as_str() {
         "flex" => (burn::tensor::Device::flex(), vec![burn::tensor::DType::F32, burn::tensor::DType::F64]),
         "wgpu16" => (

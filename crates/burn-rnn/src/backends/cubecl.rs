@@ -9,7 +9,6 @@ use burn_cubecl::{
 };
 use cube_rnn::{
     BackwardInputs, BackwardOutputs, Constant, EnteredInputs, EnteredOutputs, ForwardInputs, ForwardOutputs,
-    Strategy,
 };
 use cubecl::{ir::ElemType, server::Handle};
 
@@ -17,6 +16,7 @@ use crate::{
     Activation, Cell, RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved,
     WantedGradients,
     composed::{self, Sizes},
+    strategy::forced_strategy,
 };
 
 impl RecurrentOps for CubeBackend {
@@ -55,7 +55,7 @@ impl RecurrentOps for CubeBackend {
             final_state: final_state.handle.clone(),
             z_state: z_state.as_ref().map(|z_state| z_state.handle.clone()),
         };
-        let strategy = Strategy::default();
+        let strategy = forced_strategy();
         cube_rnn::forward(
             &client,
             kernel_cell(&cell),
@@ -139,15 +139,7 @@ impl RecurrentOps for CubeBackend {
             candidate: candidate.as_ref().map(|candidate| candidate.handle.clone()),
             init_state: init_gradient.as_ref().map(|gradient| gradient.handle.clone()),
         };
-        cube_rnn::backward(
-            &client,
-            kernel_cell,
-            kernel_sizes,
-            arguments,
-            outputs,
-            dtype,
-            Strategy::default(),
-        );
+        cube_rnn::backward(&client, kernel_cell, kernel_sizes, arguments, outputs, dtype, forced_strategy());
 
         let recurrent_weight = entered
             .filter(|_| wanted.recurrent_weight)

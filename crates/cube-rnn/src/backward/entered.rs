@@ -62,16 +62,14 @@ pub(crate) fn entered<E: Float>(
                     plan,
                 ),
                 Kind::SingleGate(activation) => {
-                    let mut value = 0.0f32;
                     if starts(&inputs.lengths, index, row, steps, plan.cell) {
-                        value = optional::<E>(&inputs.init_state, row * plan.state() + channel);
+                        optional::<E>(&inputs.init_state, row * plan.state() + channel)
                     } else {
                         let before = time_of(index - 1, steps, plan.cell);
                         let z =
                             optional::<E>(&inputs.z_state, (before * batch + row) * plan.state() + channel);
-                        value = state_of_z(z, activation, plan.cell.clip);
+                        state_of_z(z, activation, plan.cell.clip)
                     }
-                    value
                 }
             };
             let value = previous * mask_at::<E>(&inputs.mask, time, row, channel, batch, plan);

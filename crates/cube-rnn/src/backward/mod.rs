@@ -6,13 +6,13 @@ mod walk;
 use cubecl::{prelude::*, server::Handle};
 
 use crate::{
-    Cell, Sizes, Strategy,
+    Cell, Options, Sizes, Strategy,
     launch::{buffer, maybe},
     plan::{Phase, Plan},
-    strategy::{Pass, grid, plan},
+    strategy::{Pass, counters, grid, groups, plan},
 };
 use entered::{EnteredInputsLaunch, UNITS};
-use walk::{WalkInputsLaunch, WalkOutputsLaunch, walk_backward};
+use walk::{WalkExchangeLaunch, WalkInputsLaunch, WalkOutputsLaunch, walk_backward};
 
 /// What the backward pass reads: contiguous buffers of one element type, f32, f16 or bf16.
 #[derive(Clone, Debug)]
@@ -86,9 +86,9 @@ pub fn backward(
     inputs: BackwardInputs,
     outputs: BackwardOutputs,
     dtype: ElemType,
-    strategy: Strategy,
+    options: impl Into<Options>,
 ) {
-    let (plan, stride) = plan(client.properties(), cell, &sizes, inputs.mask_steps, Pass::Backward, strategy);
+    let (plan, stride) = plan(client, cell, &sizes, inputs.mask_steps, Pass::Backward, &options.into());
     // One iteration more leaves the initial state's gradient.
     let iterations = sizes.steps + outputs.init_state.is_some() as usize;
     let launches = plan.exchange || stride < iterations;
@@ -102,7 +102,8 @@ pub fn backward(
     let launch = |phase: Phase, first: usize, last: usize| {
         let plan = Plan { phase, ..plan };
         let (count, dim) = grid(&plan, &sizes);
-        let (inputs, outputs) = arguments(&plan, &sizes, &inputs, &outputs, &between);
+        let counters = plan.meets.then(|| counters(client, &plan, &sizes));
+        let (inputs, outputs, exchange) = arguments(&plan, &sizes, &inputs, &outputs, &between, &counters);
         // SAFETY: the kernel guards its accesses by the sizes that the buffers are documented to have.
         unsafe {
             walk_backward::launch_unchecked(
@@ -111,6 +112,7 @@ pub fn backward(
                 dim,
                 inputs,
                 outputs,
+                exchange,
                 sizes.steps as u32,
                 sizes.batch as u32,
                 first as u32,
@@ -146,7 +148,8 @@ fn arguments<E: Float>(
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     between: &Between,
-) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>) {
+    counters: &Option<Handle>,
+) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>, WalkExchangeLaunch) {
     let rows = sizes.steps * sizes.batch;
     let (state, gates) = (plan.state(), plan.gates());
     let mask_rows = if inputs.mask_steps { rows } else { sizes.batch };
@@ -169,9 +172,12 @@ fn arguments<E: Float>(
             buffer(&outputs.gates, rows * gates),
             maybe(&outputs.candidate, rows * state),
             maybe(&outputs.init_state, sizes.batch * state),
+        ),
+        WalkExchangeLaunch::new(
             maybe(&between.carried, sizes.batch * state),
             maybe(&between.passed, passed),
             maybe(&between.handed, sizes.batch * state),
+            maybe(counters, groups(plan, sizes)),
         ),
     )
 }
@@ -188,8 +194,7 @@ pub fn entered(
 ) {
     let Sizes { steps, batch, hidden } = sizes;
     // Of the plan, the kernel only asks for sizes and the mask's layout.
-    let (plan, _) =
-        plan(client.properties(), cell, &sizes, inputs.mask_steps, Pass::Backward, Strategy::Steps);
+    let (plan, _) = plan(client, cell, &sizes, inputs.mask_steps, Pass::Backward, &Strategy::Steps.into());
     let rows = steps * batch;
     let (state, gates) = (plan.state(), plan.gates());
     let mask_rows = if inputs.mask_steps { rows } else { batch };

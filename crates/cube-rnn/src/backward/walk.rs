@@ -8,9 +8,13 @@ use cubecl::prelude::*;
 use crate::{
     Activation, Cell, Constant, Gru, Kind,
     activation::{activate, clamp_state, slope},
-    forward::{Place, mask_at, mix, optional, place, runs, time_of, walks_backwards},
+    forward::{
+        Place, chunk_depth, first_row, load_rows, mask_at, mix, optional, place, runs, time_of,
+        walks_backwards,
+    },
+    meeting::{expect_all, meet},
     plan::{Phase, Plan},
-    product::{Product, accumulate, clear, load_weight, share_sums, whole_sum},
+    product::{accumulate, clear, load_weight, share_sums, whole_sum},
 };
 
 /// What the kernel reads. `GH` and `D·GH` as in [`Plan`].
@@ -47,12 +51,19 @@ pub(crate) struct WalkOutputs<E: Float> {
     pub candidate: ComptimeOption<Box<[E]>>,
     /// `[N, D·H]`, written by the last iteration.
     pub init_state: ComptimeOption<Box<[E]>>,
+}
+
+/// What cubes and launches tell each other.
+#[derive(CubeType, CubeLaunch)]
+pub(crate) struct WalkExchange {
     /// `[N, D·H]`, the carried gradient between launches, if there are several.
     pub carried: ComptimeOption<Box<[f32]>>,
-    /// `[2, N, D, depth]`, what enters the next product, between launches that exchange it.
-    pub passed: ComptimeOption<Box<[f32]>>,
+    /// `[2, N, D, depth]`, bits of the f32 factors of the next product, where they pass through global memory.
+    pub passed: ComptimeOption<Box<[Atomic<u32>]>>,
     /// `[N, D·H]`, what two phases hand on: the output gate's gradient.
     pub handed: ComptimeOption<Box<[f32]>>,
+    /// One for each group of cubes that meet.
+    pub counters: ComptimeOption<Box<[Atomic<u32>]>>,
 }
 
 /// A step of a row as the backward pass meets it.
@@ -94,14 +105,12 @@ pub(crate) fn previous_state<E: Float>(
     batch: usize,
     #[comptime] plan: Plan,
 ) -> f32 {
-    let mut value = 0.0f32;
     if starts(lengths, index, row, steps, plan.cell) {
-        value = optional::<E>(init_state, row * plan.state() + channel);
+        optional::<E>(init_state, row * plan.state() + channel)
     } else {
         let before = time_of(index - 1, steps, plan.cell);
-        value = optional::<E>(output, (before * batch + row) * plan.state() + channel);
+        optional::<E>(output, (before * batch + row) * plan.state() + channel)
     }
-    value
 }
 
 /// Whether the row starts with this step: walking backwards, each at its own last one.
@@ -153,21 +162,19 @@ fn read_gates<E: Float>(
     #[comptime] gru: Gru,
     #[comptime] plan: Plan,
 ) -> Gates {
-    let direction = CUBE_POS_Z as usize;
-    let base = step.row * plan.gates() + direction * plan.direction_gates() + at.unit;
-    let channel = direction * plan.hidden + at.unit;
+    let base = step.row * plan.gates() + at.gate;
     let previous = previous_state::<E>(
         &inputs.output,
         &inputs.init_state,
         &inputs.lengths,
         step.index,
         at.batch,
-        channel,
+        at.channel,
         steps,
         batch,
         plan,
     );
-    let mask = mask_at::<E>(&inputs.mask, step.time, at.batch, channel, batch, plan);
+    let mask = mask_at::<E>(&inputs.mask, step.time, at.batch, at.channel, batch, plan);
     Gates {
         z: f32::cast_from(inputs.z_state[base + comptime!(gru.update_gate() * plan.hidden)]),
         r: f32::cast_from(inputs.z_state[base + comptime!(gru.reset_gate() * plan.hidden)]),
@@ -217,36 +224,44 @@ fn state_gradient<E: Float>(
     at: &Place,
     #[comptime] plan: Plan,
 ) -> f32 {
-    let channel = CUBE_POS_Z as usize * plan.hidden + at.unit;
-    let gradient = carried + optional::<E>(&inputs.output_gradient, step.row * plan.state() + channel);
+    let gradient = carried + optional::<E>(&inputs.output_gradient, step.row * plan.state() + at.channel);
     select(step.running && at.exists, gradient, 0.0)
 }
 
 /// Hands a value on to the next product, as its term `position * H + unit`.
 #[cube]
-fn pass<E: Float>(
+fn pass(
     enter: &mut Shared<[f32]>,
-    outputs: &mut WalkOutputs<E>,
+    exchange: &mut WalkExchange,
     at: &Place,
-    slot: usize,
+    iteration: usize,
+    batch: usize,
     #[comptime] position: usize,
     value: f32,
     #[comptime] plan: Plan,
 ) {
-    let depth = comptime!(plan.backward_product().depth);
     let term = comptime!(position * plan.hidden) + at.unit;
     if at.exists {
-        #[comptime]
-        match &mut outputs.passed {
-            ComptimeOption::Some(passed) => {
-                let row = slot + at.batch * comptime!(plan.cell.directions()) + CUBE_POS_Z as usize;
-                passed[row * depth + term] = value;
+        if comptime!(plan.exchange) {
+            #[comptime]
+            match &exchange.passed {
+                ComptimeOption::Some(passed) => {
+                    passed[passed_at(iteration + 1, at.batch, term, batch, plan)]
+                        .store(u32::reinterpret(value));
+                }
+                ComptimeOption::None => {}
             }
-            ComptimeOption::None => {
-                enter[at.row * plan.chunk + term] = value;
-            }
+        } else {
+            enter[at.row * plan.chunk + term] = value;
         }
     }
+}
+
+/// Where the term that enters iteration `iteration`'s product is kept.
+#[cube]
+fn passed_at(iteration: usize, row: usize, term: usize, batch: usize, #[comptime] plan: Plan) -> usize {
+    let row = ((iteration % 2) * batch + row) * plan.cell.directions() + CUBE_POS_Z as usize;
+    row * comptime!(plan.backward_product().depth) + term
 }
 
 #[cube]
@@ -262,11 +277,27 @@ fn store<E: Float>(values: &mut ComptimeOption<Box<[E]>>, index: usize, value: f
     }
 }
 
+#[cube]
+fn store_gate<E: Float>(
+    outputs: &mut WalkOutputs<E>,
+    at: &Place,
+    step: &Step,
+    #[comptime] position: usize,
+    value: f32,
+    #[comptime] plan: Plan,
+) {
+    if at.exists {
+        outputs.gates[step.row * plan.gates() + at.gate + comptime!(position * plan.hidden)] =
+            E::cast_from(value);
+    }
+}
+
 /// Walks the iterations `first..last` of `steps + 1`.
 #[cube(launch_unchecked)]
 pub(crate) fn walk_backward<E: Float>(
     inputs: &WalkInputs<E>,
     outputs: &mut WalkOutputs<E>,
+    exchange: &mut WalkExchange,
     steps: u32,
     batch: u32,
     first: u32,
@@ -276,12 +307,11 @@ pub(crate) fn walk_backward<E: Float>(
 ) {
     let steps = steps as usize;
     let batch = batch as usize;
+    let first = first as usize;
+    let last = last as usize;
     let product = comptime!(plan.backward_product());
     let candidate = comptime!(plan.backward_candidate_product());
-    let channels = comptime!(plan.state());
     let direction = CUBE_POS_Z as usize;
-    let channel_base = direction * plan.hidden;
-    let gate_base = direction * plan.direction_gates();
 
     let column = UNIT_POS as usize % plan.units;
     let share = UNIT_POS as usize / plan.units;
@@ -292,408 +322,390 @@ pub(crate) fn walk_backward<E: Float>(
 
     let mut enter = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.chunk));
     let mut partials = Shared::<[f32]>::new_slice(product.partials());
+    let mut all_met = Shared::<[u32]>::new_slice(1usize);
+    expect_all(&mut all_met);
     let mut sums = Array::<f32>::new(product.sums());
     let resident = load_weight::<E>(&inputs.weight, weight_base, share, product);
     let resident_candidate = load_weight::<E>(
         &inputs.weight,
         candidate_base,
         share,
-        comptime!(candidate_or_none(&plan, candidate)),
+        comptime!(plan.only_in_two_phases(candidate)),
     );
 
     // Of the state before the step that was last taken apart, as far as it is known: without its product.
     let mut carried = Array::<f32>::new(product.finished());
-    #[unroll]
-    for q in 0..product.finished() {
-        let at = place(batch, q, plan);
-        let index = at.batch * channels + channel_base + at.unit;
-        let mut value = 0.0f32;
-        if first == 0 && comptime!(plan.phase != Phase::Second) {
-            value = optional::<E>(&inputs.state_gradient, index);
-        } else {
-            value = optional::<f32>(&outputs.carried, index);
-        }
-        carried[q] = value;
-    }
+    // Not a number once cubes failed to meet: a wrong result must be seen.
+    let mut poison = 0.0f32;
+
     if comptime!(!plan.exchange) {
-        // Nothing enters the first product; between launches, what was passed on is in global memory.
-        #[comptime]
-        match &outputs.passed {
-            ComptimeOption::Some(passed) => {
-                load_passed(&mut enter, passed, first as usize, 0, first == 0, batch, plan);
-            }
-            ComptimeOption::None => {
-                fill(&mut enter, plan);
-            }
-        }
+        let row0 = first_row(0, plan);
+        load_carried::<E>(&mut carried, inputs, exchange, first, row0, batch, plan, product.finished());
+        load_passed(&mut enter, exchange, first, 0, row0, batch, plan);
         sync_cube();
     }
 
-    for iteration in first as usize..last as usize {
-        let next_slot = ((iteration + 1) % 2) * batch * comptime!(plan.cell.directions());
-        if comptime!(plan.phase != Phase::Second) {
-            clear(&mut sums, product);
+    for iteration in first..last {
+        let before = select(iteration == 0, steps - 1, steps - iteration);
+        let before = time_of(before, steps, plan.cell);
+
+        for tile in 0..plan.tiles {
+            let row0 = first_row(tile, plan);
             if comptime!(plan.exchange) {
-                #[comptime]
-                match &outputs.passed {
-                    ComptimeOption::Some(passed) => {
-                        let mut from = 0usize.runtime();
-                        while from < product.depth {
-                            load_passed(&mut enter, passed, iteration, from, iteration == 0, batch, plan);
-                            sync_cube();
-                            let depth =
-                                select(from + plan.chunk < product.depth, plan.chunk, product.depth - from);
-                            accumulate::<E>(
-                                &mut sums,
-                                &enter,
-                                &inputs.weight,
-                                &resident,
-                                weight_base + from * plan.hidden,
-                                share,
-                                depth,
-                                plan.chunk,
-                                product,
-                            );
-                            sync_cube();
-                            from += plan.chunk;
-                        }
-                    }
-                    ComptimeOption::None => {}
-                }
-            } else {
-                accumulate::<E>(
-                    &mut sums,
-                    &enter,
-                    &inputs.weight,
-                    &resident,
-                    weight_base,
-                    share,
-                    product.depth,
-                    plan.chunk,
-                    product,
+                load_carried::<E>(
+                    &mut carried,
+                    inputs,
+                    exchange,
+                    iteration,
+                    row0,
+                    batch,
+                    plan,
+                    product.finished(),
                 );
             }
-            share_sums(&sums, &mut partials, column, share, product);
 
-            let before = select(iteration == 0, 0, steps - iteration);
-            let before = time_of(select(before < steps, before, steps - 1), steps, plan.cell);
-            #[unroll]
-            for q in 0..product.finished() {
-                let at = place(batch, q, plan);
-                let channel = channel_base + at.unit;
-                let sum = whole_sum(&sums, &partials, at.row, at.column, q, 0usize, product);
-                let mask = mask_at::<E>(&inputs.mask, before, at.batch, channel, batch, plan);
-                carried[q] += sum * mask;
-            }
-            if comptime!(plan.exchange && plan.cell.two_phase()) {
-                // The second phase starts from here.
-                keep_carried::<E>(outputs, &carried, batch, plan, product);
-            }
-        }
+            if comptime!(plan.phase != Phase::Second) {
+                clear(&mut sums, product);
+                if comptime!(plan.exchange) {
+                    let mut from = 0usize.runtime();
+                    while from < product.depth {
+                        load_passed(&mut enter, exchange, iteration, from, row0, batch, plan);
+                        sync_cube();
+                        accumulate::<E>(
+                            &mut sums,
+                            &enter,
+                            &inputs.weight,
+                            &resident,
+                            weight_base + from * plan.hidden,
+                            share,
+                            chunk_depth(from, product.depth, plan.chunk),
+                            plan.chunk,
+                            product,
+                        );
+                        sync_cube();
+                        from += plan.chunk;
+                    }
+                } else {
+                    accumulate::<E>(
+                        &mut sums,
+                        &enter,
+                        &inputs.weight,
+                        &resident,
+                        weight_base,
+                        share,
+                        product.depth,
+                        plan.chunk,
+                        product,
+                    );
+                }
+                share_sums(&sums, &mut partials, column, share, product);
 
-        if iteration == steps {
-            #[unroll]
-            for q in 0..product.finished() {
-                let at = place(batch, q, plan);
-                let index = at.batch * channels + channel_base + at.unit;
-                store::<E>(&mut outputs.init_state, index, carried[q], &at);
-            }
-        }
-        // A step that every unit of the device agrees on: barriers inside are uniform.
-        if iteration < steps {
-            let index = steps - 1 - iteration;
-            #[comptime]
-            match plan.cell.kind {
-                Kind::SingleGate(activation) =>
-                {
-                    #[unroll]
-                    for q in 0..product.finished() {
-                        let at = place(batch, q, plan);
-                        let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
-                        let position = step.row * channels + channel_base + at.unit;
-                        let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                        let y = activate(f32::cast_from(inputs.z_state[position]), activation);
-                        let dz = clip_gradient(gradient, y, plan.cell.clip) * slope(y, activation);
-                        if at.exists {
-                            outputs.gates[position] = E::cast_from(dz);
-                        }
-                        pass::<E>(&mut enter, outputs, &at, next_slot, 0usize, dz, plan);
-                        carried[q] = select(step.running, 0.0, carried[q]);
+                #[unroll]
+                for q in 0..product.finished() {
+                    let at = place(row0, batch, q, plan);
+                    let sum = whole_sum(&sums, &partials, at.row, at.column, q, 0usize, product);
+                    let mask = mask_at::<E>(&inputs.mask, before, at.batch, at.channel, batch, plan);
+                    carried[q] += sum * mask + poison;
+                    if comptime!(plan.phase == Phase::First) {
+                        // The second phase starts from here.
+                        store::<f32>(
+                            &mut exchange.carried,
+                            at.batch * plan.state() + at.channel,
+                            carried[q],
+                            &at,
+                        );
+                    }
+                    if iteration == steps {
+                        store::<E>(
+                            &mut outputs.init_state,
+                            at.batch * plan.state() + at.channel,
+                            carried[q],
+                            &at,
+                        );
                     }
                 }
-                Kind::Gru(gru) => {
-                    if comptime!(!plan.cell.two_phase()) {
+            }
+
+            // The same for every unit of the device: barriers inside are uniform.
+            if iteration < steps {
+                let index = steps - 1 - iteration;
+                #[comptime]
+                match plan.cell.kind {
+                    Kind::SingleGate(activation) =>
+                    {
                         #[unroll]
                         for q in 0..product.finished() {
-                            let at = place(batch, q, plan);
+                            let at = place(row0, batch, q, plan);
                             let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
                             let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                            let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
-                            let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
-                            let position = step.row * channels + channel_base + at.unit;
-                            let product_value = optional::<E>(&inputs.candidate, position)
-                                + optional::<E>(&inputs.secondary_bias, channel_base + at.unit);
-                            let dr = taken.d_o
-                                * product_value
-                                * slope(gates.r, comptime!(gru.reset_gate_activation));
-                            let dc = taken.d_o * gates.r;
-                            let base = step.row * plan.gates() + gate_base + at.unit;
-                            if at.exists {
-                                outputs.gates[base + comptime!(gru.update_gate() * plan.hidden)] =
-                                    E::cast_from(taken.dz);
-                                outputs.gates[base + comptime!(gru.reset_gate() * plan.hidden)] =
-                                    E::cast_from(dr);
-                                outputs.gates[base + comptime!(2 * plan.hidden)] = E::cast_from(taken.d_o);
-                            }
-                            store::<E>(&mut outputs.candidate, position, dc, &at);
-                            pass::<E>(
-                                &mut enter,
-                                outputs,
-                                &at,
-                                next_slot,
-                                comptime!(gru.update_gate()),
-                                taken.dz,
-                                plan,
-                            );
-                            pass::<E>(
-                                &mut enter,
-                                outputs,
-                                &at,
-                                next_slot,
-                                comptime!(gru.reset_gate()),
-                                dr,
-                                plan,
-                            );
-                            pass::<E>(&mut enter, outputs, &at, next_slot, 2usize, dc, plan);
-                            carried[q] = select(step.running, taken.direct, carried[q]);
+                            let z = f32::cast_from(inputs.z_state[step.row * plan.gates() + at.gate]);
+                            let y = activate(z, activation);
+                            let dz = clip_gradient(gradient, y, plan.cell.clip) * slope(y, activation);
+                            store_gate::<E>(outputs, &at, &step, 0usize, dz, plan);
+                            pass(&mut enter, exchange, &at, iteration, batch, 0usize, dz, plan);
+                            carried[q] = select(step.running, 0.0, carried[q]);
                         }
-                    } else {
-                        if comptime!(plan.phase != Phase::Second) {
+                    }
+                    Kind::Gru(gru) => {
+                        if comptime!(!plan.cell.two_phase()) {
                             #[unroll]
                             for q in 0..product.finished() {
-                                let at = place(batch, q, plan);
+                                let at = place(row0, batch, q, plan);
                                 let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
                                 let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
                                 let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
                                 let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
-                                let base = step.row * plan.gates() + gate_base + at.unit;
-                                if at.exists {
-                                    outputs.gates[base + comptime!(gru.update_gate() * plan.hidden)] =
-                                        E::cast_from(taken.dz);
-                                    outputs.gates[base + comptime!(2 * plan.hidden)] =
-                                        E::cast_from(taken.d_o);
-                                    #[comptime]
-                                    match &mut outputs.handed {
-                                        ComptimeOption::Some(handed) => {
-                                            handed[at.batch * channels + channel_base + at.unit] = taken.d_o;
-                                        }
-                                        ComptimeOption::None => {
-                                            enter[at.row * plan.chunk + at.unit] = taken.d_o;
+                                let position = step.row * plan.state() + at.channel;
+                                let product_value = optional::<E>(&inputs.candidate, position)
+                                    + optional::<E>(&inputs.secondary_bias, at.channel);
+                                let dr = taken.d_o
+                                    * product_value
+                                    * slope(gates.r, comptime!(gru.reset_gate_activation));
+                                let dc = taken.d_o * gates.r;
+                                let (update, reset) = comptime!((gru.update_gate(), gru.reset_gate()));
+                                store_gate::<E>(outputs, &at, &step, update, taken.dz, plan);
+                                store_gate::<E>(outputs, &at, &step, reset, dr, plan);
+                                store_gate::<E>(outputs, &at, &step, 2usize, taken.d_o, plan);
+                                store::<E>(&mut outputs.candidate, position, dc, &at);
+                                pass(&mut enter, exchange, &at, iteration, batch, update, taken.dz, plan);
+                                pass(&mut enter, exchange, &at, iteration, batch, reset, dr, plan);
+                                pass(&mut enter, exchange, &at, iteration, batch, 2usize, dc, plan);
+                                carried[q] = select(step.running, taken.direct, carried[q]);
+                            }
+                        } else {
+                            if comptime!(plan.phase != Phase::Second) {
+                                #[unroll]
+                                for q in 0..product.finished() {
+                                    let at = place(row0, batch, q, plan);
+                                    let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
+                                    let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
+                                    let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
+                                    let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
+                                    store_gate::<E>(
+                                        outputs,
+                                        &at,
+                                        &step,
+                                        comptime!(gru.update_gate()),
+                                        taken.dz,
+                                        plan,
+                                    );
+                                    store_gate::<E>(outputs, &at, &step, 2usize, taken.d_o, plan);
+                                    hand_on(&mut enter, exchange, &at, taken.d_o, plan);
+                                }
+                                sync_cube();
+                            }
+                            if comptime!(plan.phase != Phase::First) {
+                                clear(&mut sums, candidate);
+                                #[comptime]
+                                match &exchange.handed {
+                                    ComptimeOption::Some(handed) => {
+                                        let mut from = 0usize.runtime();
+                                        while from < plan.hidden {
+                                            load_rows(&mut enter, handed, from, row0, batch, plan);
+                                            sync_cube();
+                                            accumulate::<E>(
+                                                &mut sums,
+                                                &enter,
+                                                &inputs.weight,
+                                                &resident_candidate,
+                                                candidate_base + from * plan.hidden,
+                                                share,
+                                                chunk_depth(from, plan.hidden, plan.chunk),
+                                                plan.chunk,
+                                                candidate,
+                                            );
+                                            sync_cube();
+                                            from += plan.chunk;
                                         }
                                     }
-                                }
-                            }
-                            sync_cube();
-                        }
-                        if comptime!(plan.phase != Phase::First) {
-                            clear(&mut sums, candidate);
-                            #[comptime]
-                            match &outputs.handed {
-                                ComptimeOption::Some(handed) => {
-                                    let mut from = 0usize.runtime();
-                                    while from < plan.hidden {
-                                        load_handed(&mut enter, handed, from, batch, plan);
-                                        sync_cube();
-                                        let depth = select(
-                                            from + plan.chunk < plan.hidden,
-                                            plan.chunk,
-                                            plan.hidden - from,
-                                        );
+                                    ComptimeOption::None => {
                                         accumulate::<E>(
                                             &mut sums,
                                             &enter,
                                             &inputs.weight,
                                             &resident_candidate,
-                                            candidate_base + from * plan.hidden,
+                                            candidate_base,
                                             share,
-                                            depth,
+                                            plan.hidden,
                                             plan.chunk,
                                             candidate,
                                         );
-                                        sync_cube();
-                                        from += plan.chunk;
                                     }
                                 }
-                                ComptimeOption::None => {
-                                    accumulate::<E>(
-                                        &mut sums,
-                                        &enter,
-                                        &inputs.weight,
-                                        &resident_candidate,
-                                        candidate_base,
-                                        share,
-                                        plan.hidden,
-                                        plan.chunk,
-                                        candidate,
-                                    );
+                                share_sums(&sums, &mut partials, column, share, candidate);
+                                #[unroll]
+                                for q in 0..product.finished() {
+                                    let at = place(row0, batch, q, plan);
+                                    let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
+                                    let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
+                                    let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
+                                    let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
+                                    let sum =
+                                        whole_sum(&sums, &partials, at.row, at.column, q, 0usize, candidate);
+                                    let dr = sum
+                                        * gates.masked
+                                        * slope(gates.r, comptime!(gru.reset_gate_activation));
+                                    let (update, reset) = comptime!((gru.update_gate(), gru.reset_gate()));
+                                    store_gate::<E>(outputs, &at, &step, reset, dr, plan);
+                                    pass(&mut enter, exchange, &at, iteration, batch, update, taken.dz, plan);
+                                    pass(&mut enter, exchange, &at, iteration, batch, reset, dr, plan);
+                                    let direct = taken.direct + sum * gates.r * gates.mask;
+                                    carried[q] = select(step.running, direct, carried[q]);
                                 }
-                            }
-                            share_sums(&sums, &mut partials, column, share, candidate);
-                            #[unroll]
-                            for q in 0..product.finished() {
-                                let at = place(batch, q, plan);
-                                let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
-                                let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                                let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
-                                let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
-                                let sum =
-                                    whole_sum(&sums, &partials, at.row, at.column, q, 0usize, candidate);
-                                let dr =
-                                    sum * gates.masked * slope(gates.r, comptime!(gru.reset_gate_activation));
-                                let base = step.row * plan.gates() + gate_base + at.unit;
-                                if at.exists {
-                                    outputs.gates[base + comptime!(gru.reset_gate() * plan.hidden)] =
-                                        E::cast_from(dr);
-                                }
-                                pass::<E>(
-                                    &mut enter,
-                                    outputs,
-                                    &at,
-                                    next_slot,
-                                    comptime!(gru.update_gate()),
-                                    taken.dz,
-                                    plan,
-                                );
-                                pass::<E>(
-                                    &mut enter,
-                                    outputs,
-                                    &at,
-                                    next_slot,
-                                    comptime!(gru.reset_gate()),
-                                    dr,
-                                    plan,
-                                );
-                                let direct = taken.direct + sum * gates.r * gates.mask;
-                                carried[q] = select(step.running, direct, carried[q]);
                             }
                         }
                     }
                 }
             }
-            if comptime!(!plan.exchange) {
-                sync_cube();
-            }
-        }
-    }
 
-    if comptime!(plan.phase != Phase::First) {
-        keep_carried::<E>(outputs, &carried, batch, plan, product);
-        if comptime!(!plan.exchange) {
+            if comptime!(plan.exchange && plan.phase != Phase::First) {
+                keep_carried(exchange, &carried, row0, batch, plan, product.finished());
+            }
+            // The next tile's partial sums, or the next step, come where these were.
+            sync_cube();
+        }
+
+        if comptime!(plan.meets) {
             #[comptime]
-            match &mut outputs.passed {
-                ComptimeOption::Some(passed) => {
-                    keep_passed(&enter, passed, last as usize, batch, plan);
+            match &exchange.counters {
+                ComptimeOption::Some(counters) => {
+                    let group = CUBE_POS_Z as usize * CUBE_COUNT_Y as usize + CUBE_POS_Y as usize;
+                    let expected = (iteration + 1 - first) as u32 * CUBE_COUNT_X;
+                    let met = meet(counters, group, expected, &mut all_met);
+                    poison = select(met, poison, f32::reinterpret(0x7fc0_0000u32));
                 }
                 ComptimeOption::None => {}
             }
         }
     }
+
+    if comptime!(!plan.exchange) {
+        let row0 = first_row(0, plan);
+        keep_carried(exchange, &carried, row0, batch, plan, product.finished());
+        keep_passed(&enter, exchange, last, row0, batch, plan);
+    }
 }
 
-/// The candidate's product where it has one of its own.
-fn candidate_or_none(plan: &Plan, candidate: Product) -> Product {
-    Product { resident: candidate.resident && plan.cell.two_phase(), ..candidate }
-}
-
+/// Reads the carried gradient: of the final state at first, then what was kept.
 #[cube]
-fn keep_carried<E: Float>(
-    outputs: &mut WalkOutputs<E>,
-    carried: &Array<f32>,
+fn load_carried<E: Float>(
+    carried: &mut Array<f32>,
+    inputs: &WalkInputs<E>,
+    exchange: &mut WalkExchange,
+    iteration: usize,
+    row0: usize,
     batch: usize,
     #[comptime] plan: Plan,
-    #[comptime] product: Product,
+    #[comptime] finished: usize,
 ) {
     #[unroll]
-    for q in 0..product.finished() {
-        let at = place(batch, q, plan);
-        let index = at.batch * plan.state() + CUBE_POS_Z as usize * plan.hidden + at.unit;
-        store::<f32>(&mut outputs.carried, index, carried[q], &at);
+    for q in 0..finished {
+        let at = place(row0, batch, q, plan);
+        let index = at.batch * plan.state() + at.channel;
+        // The second phase of the first iteration follows the first phase.
+        carried[q] = if iteration == 0 && comptime!(plan.phase != Phase::Second) {
+            optional::<E>(&inputs.state_gradient, index)
+        } else {
+            optional::<f32>(&exchange.carried, index)
+        };
     }
 }
 
-/// Zeroes what enters the first product.
 #[cube]
-fn fill(enter: &mut Shared<[f32]>, #[comptime] plan: Plan) {
-    let mut position = UNIT_POS as usize;
-    while position < comptime!(plan.rows * plan.chunk) {
-        enter[position] = 0.0;
-        position += comptime!(plan.units * plan.split);
+fn keep_carried(
+    exchange: &mut WalkExchange,
+    carried: &Array<f32>,
+    row0: usize,
+    batch: usize,
+    #[comptime] plan: Plan,
+    #[comptime] finished: usize,
+) {
+    #[unroll]
+    for q in 0..finished {
+        let at = place(row0, batch, q, plan);
+        store::<f32>(&mut exchange.carried, at.batch * plan.state() + at.channel, carried[q], &at);
     }
 }
 
-/// Brings what was passed on, from term `from` on, to shared memory.
+/// Hands the output gate's gradient on to the second phase.
+#[cube]
+fn hand_on(
+    enter: &mut Shared<[f32]>,
+    exchange: &mut WalkExchange,
+    at: &Place,
+    value: f32,
+    #[comptime] plan: Plan,
+) {
+    if at.exists {
+        #[comptime]
+        match &mut exchange.handed {
+            ComptimeOption::Some(handed) => {
+                handed[at.batch * plan.state() + at.channel] = value;
+            }
+            ComptimeOption::None => {
+                enter[at.row * plan.chunk + at.unit] = value;
+            }
+        }
+    }
+}
+
+/// Brings the factors of an iteration's product, from term `from` on, to shared memory: zeros at first.
 #[cube]
 fn load_passed(
     enter: &mut Shared<[f32]>,
-    passed: &[f32],
+    exchange: &mut WalkExchange,
     iteration: usize,
     from: usize,
-    nothing: bool,
+    row0: usize,
     batch: usize,
     #[comptime] plan: Plan,
 ) {
     let depth = comptime!(plan.backward_product().depth);
-    let slot = (iteration % 2) * batch;
     let mut position = UNIT_POS as usize;
     while position < comptime!(plan.rows * plan.chunk) {
-        let row = CUBE_POS_Y as usize * plan.rows + position / plan.chunk;
+        let row = row0 + position / plan.chunk;
         let term = from + position % plan.chunk;
         let mut value = 0.0f32;
-        if row < batch && term < depth && !nothing {
-            let row = (slot + row) * comptime!(plan.cell.directions()) + CUBE_POS_Z as usize;
-            value = passed[row * depth + term];
+        if row < batch && term < depth && iteration > 0 {
+            #[comptime]
+            match &exchange.passed {
+                ComptimeOption::Some(passed) => {
+                    value = f32::reinterpret(passed[passed_at(iteration, row, term, batch, plan)].load());
+                }
+                ComptimeOption::None => {}
+            }
         }
         enter[position] = value;
         position += comptime!(plan.units * plan.split);
     }
 }
 
-/// Keeps what enters the next product for the next launch.
+/// Keeps the factors of the next iteration's product for the next launch, if there is one.
 #[cube]
 fn keep_passed(
     enter: &Shared<[f32]>,
-    passed: &mut [f32],
+    exchange: &mut WalkExchange,
     iteration: usize,
+    row0: usize,
     batch: usize,
     #[comptime] plan: Plan,
 ) {
     let depth = comptime!(plan.backward_product().depth);
-    let slot = (iteration % 2) * batch;
-    let mut position = UNIT_POS as usize;
-    while position < comptime!(plan.rows * plan.chunk) {
-        let row = CUBE_POS_Y as usize * plan.rows + position / plan.chunk;
-        let term = position % plan.chunk;
-        if row < batch && term < depth {
-            let row = (slot + row) * comptime!(plan.cell.directions()) + CUBE_POS_Z as usize;
-            passed[row * depth + term] = enter[position];
+    #[comptime]
+    match &exchange.passed {
+        ComptimeOption::Some(passed) => {
+            let mut position = UNIT_POS as usize;
+            while position < comptime!(plan.rows * plan.chunk) {
+                let row = row0 + position / plan.chunk;
+                let term = position % plan.chunk;
+                if row < batch && term < depth {
+                    passed[passed_at(iteration, row, term, batch, plan)]
+                        .store(u32::reinterpret(enter[position]));
+                }
+                position += comptime!(plan.units * plan.split);
+            }
         }
-        position += comptime!(plan.units * plan.split);
-    }
-}
-
-/// Brings the output gate's gradient, from hidden unit `from` on, to shared memory.
-#[cube]
-fn load_handed(enter: &mut Shared<[f32]>, handed: &[f32], from: usize, batch: usize, #[comptime] plan: Plan) {
-    let mut position = UNIT_POS as usize;
-    while position < comptime!(plan.rows * plan.chunk) {
-        let row = CUBE_POS_Y as usize * plan.rows + position / plan.chunk;
-        let unit = from + position % plan.chunk;
-        let mut value = 0.0f32;
-        if row < batch && unit < plan.hidden {
-            value = handed[row * plan.state() + CUBE_POS_Z as usize * plan.hidden + unit];
-        }
-        enter[position] = value;
-        position += comptime!(plan.units * plan.split);
+        ComptimeOption::None => {}
     }
 }
 

@@ -4,15 +4,17 @@ mod walk;
 
 use cubecl::{prelude::*, server::Handle};
 
-pub(crate) use walk::{Place, mask_at, mix, optional, place, runs, time_of, walks_backwards};
+pub(crate) use walk::{
+    Place, chunk_depth, first_row, load_rows, mask_at, mix, optional, place, runs, time_of, walks_backwards,
+};
 
 use crate::{
-    Cell, Sizes, Strategy,
+    Cell, Options, Sizes,
     launch::{buffer, maybe},
     plan::{Phase, Plan},
-    strategy::{Pass, grid, plan},
+    strategy::{Pass, counters, grid, groups, plan},
 };
-use walk::{WalkInputsLaunch, WalkOutputsLaunch, walk_forward};
+use walk::{WalkExchangeLaunch, WalkInputsLaunch, WalkOutputsLaunch, walk_forward};
 
 /// What the forward pass reads: contiguous buffers of one element type, f32, f16 or bf16.
 #[derive(Clone, Debug)]
@@ -55,16 +57,19 @@ pub fn forward(
     inputs: ForwardInputs,
     outputs: ForwardOutputs,
     dtype: ElemType,
-    strategy: Strategy,
+    options: impl Into<Options>,
 ) {
-    let (plan, stride) = plan(client.properties(), cell, &sizes, inputs.mask_steps, Pass::Forward, strategy);
+    let (plan, stride) = plan(client, cell, &sizes, inputs.mask_steps, Pass::Forward, &options.into());
     let pair = 4 * 2 * sizes.batch * plan.state();
-    let state = (plan.exchange || stride < sizes.steps).then(|| client.empty(pair));
-    let handed = (plan.exchange && cell.two_phase()).then(|| client.empty(pair));
+    let between = Between {
+        state: (plan.exchange || stride < sizes.steps).then(|| client.empty(pair)),
+        handed: (plan.exchange && cell.two_phase()).then(|| client.empty(pair)),
+    };
     let launch = |phase: Phase, first: usize, last: usize| {
         let plan = Plan { phase, ..plan };
         let (count, dim) = grid(&plan, &sizes);
-        let (inputs, outputs) = arguments(&plan, &sizes, &inputs, &outputs, &state, &handed);
+        let counters = plan.meets.then(|| counters(client, &plan, &sizes));
+        let (inputs, outputs, exchange) = arguments(&plan, &sizes, &inputs, &outputs, &between, &counters);
         // SAFETY: the kernel guards its accesses by the sizes that the buffers are documented to have.
         unsafe {
             walk_forward::launch_unchecked(
@@ -73,6 +78,7 @@ pub fn forward(
                 dim,
                 inputs,
                 outputs,
+                exchange,
                 sizes.steps as u32,
                 sizes.batch as u32,
                 first as u32,
@@ -84,7 +90,7 @@ pub fn forward(
     };
     for first in (0..sizes.steps).step_by(stride) {
         let last = (first + stride).min(sizes.steps);
-        if handed.is_some() {
+        if between.handed.is_some() {
             launch(Phase::First, first, last);
             launch(Phase::Second, first, last);
         } else {
@@ -93,22 +99,27 @@ pub fn forward(
     }
 }
 
+/// Buffers between launches and between cubes.
+struct Between {
+    state: Option<Handle>,
+    handed: Option<Handle>,
+}
+
 fn arguments<E: Float>(
     plan: &Plan,
     sizes: &Sizes,
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
-    state_between: &Option<Handle>,
-    handed: &Option<Handle>,
-) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>) {
+    between: &Between,
+    counters: &Option<Handle>,
+) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>, WalkExchangeLaunch) {
     let rows = sizes.steps * sizes.batch;
     let (state, gates) = (plan.state(), plan.gates());
     let mask_rows = if inputs.mask_steps { rows } else { sizes.batch };
-    let weight = plan.cell.directions() * sizes.hidden * plan.direction_gates();
     (
         WalkInputsLaunch::new(
             buffer(&inputs.projected, rows * gates),
-            buffer(&inputs.recurrent_weight, weight),
+            buffer(&inputs.recurrent_weight, gates * sizes.hidden),
             maybe(&inputs.bias, gates),
             maybe(&inputs.secondary_bias, state),
             maybe(&inputs.init_state, sizes.batch * state),
@@ -119,8 +130,11 @@ fn arguments<E: Float>(
             buffer(&outputs.output, rows * state),
             buffer(&outputs.final_state, sizes.batch * state),
             maybe(&outputs.z_state, rows * gates),
-            maybe(state_between, 2 * sizes.batch * state),
-            maybe(handed, 2 * sizes.batch * state),
+        ),
+        WalkExchangeLaunch::new(
+            maybe(&between.state, 2 * sizes.batch * state),
+            maybe(&between.handed, 2 * sizes.batch * state),
+            maybe(counters, groups(plan, sizes)),
         ),
     )
 }
