@@ -14,7 +14,10 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{keras::Keras, onnx::Onnx, op::Op, pytorch::PyTorch};
+use crate::{
+    framework::{keras::Keras, onnx::Onnx, pytorch::PyTorch},
+    op::Op,
+};
 
 /// Why a case could not be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

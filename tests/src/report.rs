@@ -16,8 +16,8 @@ pub enum Way {
     Gradients,
     /// The forward operation on tracked tensors, then autodiff's `backward`.
     Autodiff,
-    /// A layer made from the framework's weights.
-    Layer,
+    /// A module made from another framework's weights, not training.
+    Module,
 }
 
 impl fmt::Display for Way {
@@ -26,7 +26,7 @@ impl fmt::Display for Way {
             Self::Inference => "inference",
             Self::Gradients => "gradient operation",
             Self::Autodiff => "autodiff",
-            Self::Layer => "layer",
+            Self::Module => "module",
         })
     }
 }

@@ -15,7 +15,7 @@ use burn_rnn::RecurrentOps;
 use crate::{
     Case, CaseError, Kind, Tolerance,
     case::{case_files, name_of},
-    op,
+    framework, op,
     report::{Failure, Judge, Outcome, Report},
     target::Target,
 };
@@ -40,7 +40,9 @@ pub fn run_case(case: &Case, device: &Device, dtype: DType) -> Outcome {
     let target = Target { device: device.clone().without_autodiff(), dtype, checkpointing };
     judge(case, dtype, |judge| match case.kind() {
         Kind::Op(op) => op::functional::run(op, &target, judge),
-        Kind::PyTorch(_) | Kind::Onnx(_) | Kind::Keras(_) => todo!(),
+        Kind::PyTorch(module) => framework::functional::run(module, &target, judge),
+        Kind::Onnx(node) => framework::functional::run(node, &target, judge),
+        Kind::Keras(layer) => framework::functional::run(layer, &target, judge),
     })
 }
 
@@ -62,7 +64,9 @@ where
 {
     judge(case, dtype, |judge| match case.kind() {
         Kind::Op(op) => op::backend::run::<A>(op, device, judge),
-        Kind::PyTorch(_) | Kind::Onnx(_) | Kind::Keras(_) => todo!(),
+        Kind::PyTorch(module) => framework::backend::run::<A>(module, device, judge),
+        Kind::Onnx(node) => framework::backend::run::<A>(node, device, judge),
+        Kind::Keras(layer) => framework::backend::run::<A>(layer, device, judge),
     })
 }
 

@@ -162,7 +162,7 @@ fn read_all<B: Backend, const N: usize>(
     Ok(data)
 }
 
-fn read<B: Backend>(tensor: FloatTensor<B>) -> Result<TensorData, String> {
+pub(crate) fn read<B: Backend>(tensor: FloatTensor<B>) -> Result<TensorData, String> {
     let shape = tensor.shape();
     try_read_sync(B::float_into_data(tensor))
         .ok_or("a result cannot be waited for")?

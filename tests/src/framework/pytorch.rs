@@ -1,7 +1,10 @@
 //! Cases from PyTorch: a `torch.nn.GRU` or `torch.nn.RNN` with its state dict.
 
+use burn::tensor::Tensor;
+use burn_rnn::{Activation, CellWeights, Error, Gru, PyTorchCell, PyTorchGru, PyTorchLayer, PyTorchRnn, Rnn};
 use serde::Deserialize;
 
+use super::{self as framework, Framework, Inputs, Ranked, Results, Tensors, time_major};
 use crate::case::{Case, CaseError, check_integers};
 
 /// Options of a PyTorch module, named as in its constructor and with its defaults.
@@ -99,5 +102,72 @@ impl PyTorch {
             }
         }
         names
+    }
+}
+
+impl Framework for PyTorch {
+    fn layers(&self, tensors: &Tensors) -> Result<Vec<CellWeights>, Error> {
+        (0..self.num_layers)
+            .map(|layer| {
+                let layer = self.layer(tensors, layer);
+                match self.module {
+                    Module::Gru => CellWeights::from_pytorch_gru(layer),
+                    Module::Rnn => CellWeights::from_pytorch_rnn(layer, self.nonlinearity.into()),
+                }
+            })
+            .collect()
+    }
+
+    fn inputs(&self, tensors: &Tensors) -> Inputs {
+        let input = tensors.three("input").expect("checked when the case was read");
+        Inputs { source: time_major(input, self.batch_first), state: tensors.three("h_0") }
+    }
+
+    fn results(&self, output: Tensor<3>, final_state: Tensor<3>) -> Results {
+        Results {
+            output: ("output", Ranked::Three(time_major(output, self.batch_first))),
+            final_state: ("h_n", Ranked::Three(final_state)),
+        }
+    }
+
+    fn module(&self, tensors: &Tensors) -> Result<framework::Module, Error> {
+        let layers = (0..self.num_layers).map(|layer| self.layer(tensors, layer)).collect();
+        let (batch_first, dropout) = (self.batch_first, 0.0);
+        Ok(match self.module {
+            Module::Gru => {
+                framework::Module::Gru(Gru::from_pytorch(PyTorchGru { layers, batch_first, dropout })?)
+            }
+            Module::Rnn => {
+                let nonlinearity = self.nonlinearity.into();
+                let rnn = PyTorchRnn { layers, nonlinearity, batch_first, dropout };
+                framework::Module::Rnn(Rnn::from_pytorch(rnn)?)
+            }
+        })
+    }
+}
+
+impl PyTorch {
+    /// One layer's entries of the state dict.
+    fn layer(&self, tensors: &Tensors, layer: usize) -> PyTorchLayer {
+        let cell = |reverse: &str| {
+            let name = |kind: &str| format!("weights.{kind}_l{layer}{reverse}");
+            let weight = |kind: &str| tensors.two(&name(kind)).expect("checked when the case was read");
+            PyTorchCell {
+                weight_ih: weight("weight_ih"),
+                weight_hh: weight("weight_hh"),
+                bias_ih: tensors.one(&name("bias_ih")),
+                bias_hh: tensors.one(&name("bias_hh")),
+            }
+        };
+        PyTorchLayer { forward: cell(""), reverse: self.bidirectional.then(|| cell("_reverse")) }
+    }
+}
+
+impl From<Nonlinearity> for Activation {
+    fn from(nonlinearity: Nonlinearity) -> Self {
+        match nonlinearity {
+            Nonlinearity::Tanh => Activation::Tanh,
+            Nonlinearity::Relu => Activation::Relu,
+        }
     }
 }
