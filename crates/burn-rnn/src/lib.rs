@@ -9,6 +9,8 @@ mod error;
 mod functional;
 mod layers;
 mod ops;
+#[cfg(feature = "cubecl-backend")]
+mod strategy;
 mod weights;
 
 #[cfg(feature = "router")]
@@ -23,6 +25,8 @@ pub use layers::{Gru, GruConfig, RecurrentParameters, Rnn, RnnConfig, forward_la
 pub use ops::{
     RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved, WantedGradients,
 };
+#[cfg(feature = "cubecl-backend")]
+pub use strategy::{Strategy, force_strategy};
 pub use weights::{
     CellWeights, KerasBias, KerasCell, KerasGru, KerasGruConfig, KerasSimpleRnn, KerasSimpleRnnConfig,
     OnnxAttributes, OnnxWeights, PyTorchCell, PyTorchGru, PyTorchLayer, PyTorchRnn,
