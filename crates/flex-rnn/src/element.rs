@@ -47,9 +47,9 @@ pub trait Arithmetic:
     /// A number so large that adding it rounds to an integer, plus the exponent's bias: the sum's low bits are
     /// the biased exponent.
     const ROUND: Self;
-    /// The logarithm of [`UP`](Self::UP) to base 2, added to `ROUND`.
+    /// `ROUND` for exponentials times a power of two that keeps the smallest out of the subnormal range.
     const ROUND_UP: Self;
-    /// A power of two that keeps the smallest exponentials out of the subnormal range.
+    /// The reciprocal of that power of two.
     const DOWN: Self;
     /// Past this, tanh is 1.
     const TANH_MAX: Self;
@@ -84,7 +84,17 @@ pub trait Arithmetic:
 }
 
 macro_rules! implement {
-    ($element:ident, $bits:ident, $($constants:tt)*) => {
+    (
+        $element:ident, $bits:ident, {
+            ln_2: $ln_2:expr,
+            round: $round:expr,
+            up: $up:expr,
+            down: $down:expr,
+            tanh_max: $tanh_max:expr,
+            exp_max: $exp_max:expr,
+            exp_tail: $exp_tail:expr,
+        }
+    ) => {
         impl Arithmetic for $element {
             type Bits = $bits;
 
@@ -94,7 +104,13 @@ macro_rules! implement {
             const SIGN: $bits = 1 << ($bits::BITS - 1);
             const SIGNIFICAND: u32 = $element::MANTISSA_DIGITS - 1;
             const LOG2_E: Self = std::$element::consts::LOG2_E;
-            $($constants)*
+            const LN_2: [Self; 2] = $ln_2;
+            const ROUND: Self = $round;
+            const ROUND_UP: Self = $round + $up;
+            const DOWN: Self = $down;
+            const TANH_MAX: Self = $tanh_max;
+            const EXP_MAX: Self = $exp_max;
+            const EXP_TAIL: &'static [Self] = $exp_tail;
 
             fn from_f64(value: f64) -> Self {
                 value as $element
@@ -132,40 +148,35 @@ macro_rules! implement {
     };
 }
 
-implement!(
-    f32,
-    u32,
-    const LN_2: [Self; 2] = [0.693_359_375, -2.121_944_4e-4];,
-    const ROUND: Self = 12_582_912.0 + 127.0;,
-    const ROUND_UP: Self = 12_582_912.0 + 127.0 + 64.0;,
-    const DOWN: Self = 5.421_010_862_427_522e-20;,
-    const TANH_MAX: Self = 10.0;,
-    const EXP_MAX: Self = 104.0;,
-    const EXP_TAIL: &'static [Self] =
-        &[1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
-);
+implement!(f32, u32, {
+    ln_2: [0.693_359_375, -2.121_944_4e-4],
+    round: 12_582_912.0 + 127.0,
+    up: 64.0,
+    down: 5.421_010_862_427_522e-20,
+    tanh_max: 10.0,
+    exp_max: 104.0,
+    exp_tail: &[1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0],
+});
 
-implement!(
-    f64,
-    u64,
-    const LN_2: [Self; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_3e-6];,
-    const ROUND: Self = 6_755_399_441_055_744.0 + 1023.0;,
-    const ROUND_UP: Self = 6_755_399_441_055_744.0 + 1023.0 + 512.0;,
-    const DOWN: Self = 7.458_340_731_200_207e-155;,
-    const TANH_MAX: Self = 20.0;,
-    const EXP_MAX: Self = 746.0;,
-    const EXP_TAIL: &'static [Self] = &[
+implement!(f64, u64, {
+    ln_2: [0.693_145_751_953_125, 1.428_606_820_309_417_3e-6],
+    round: 6_755_399_441_055_744.0 + 1023.0,
+    up: 512.0,
+    down: 7.458_340_731_200_207e-155,
+    tanh_max: 20.0,
+    exp_max: 746.0,
+    exp_tail: &[
         1.0 / 2.0,
         1.0 / 6.0,
         1.0 / 24.0,
         1.0 / 120.0,
         1.0 / 720.0,
         1.0 / 5040.0,
-        1.0 / 40320.0,
+        1.0 / 40_320.0,
         1.0 / 362_880.0,
         1.0 / 3_628_800.0,
         1.0 / 39_916_800.0,
         1.0 / 479_001_600.0,
         1.0 / 6_227_020_800.0,
-    ];
-);
+    ],
+});
