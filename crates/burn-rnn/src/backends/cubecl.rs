@@ -16,7 +16,7 @@ use crate::{
     Activation, Cell, RecurrentGradients, RecurrentInputs, RecurrentOps, RecurrentOutputs, RecurrentSaved,
     WantedGradients,
     composed::{self, Sizes},
-    strategy::forced_strategy,
+    strategy::forced_options,
 };
 
 impl RecurrentOps for CubeBackend {
@@ -55,7 +55,7 @@ impl RecurrentOps for CubeBackend {
             final_state: final_state.handle.clone(),
             z_state: z_state.as_ref().map(|z_state| z_state.handle.clone()),
         };
-        let strategy = forced_strategy();
+        let strategy = forced_options();
         cube_rnn::forward(
             &client,
             kernel_cell(&cell),
@@ -139,7 +139,7 @@ impl RecurrentOps for CubeBackend {
             candidate: candidate.as_ref().map(|candidate| candidate.handle.clone()),
             init_state: init_gradient.as_ref().map(|gradient| gradient.handle.clone()),
         };
-        cube_rnn::backward(&client, kernel_cell, kernel_sizes, arguments, outputs, dtype, forced_strategy());
+        cube_rnn::backward(&client, kernel_cell, kernel_sizes, arguments, outputs, dtype, forced_options());
 
         let recurrent_weight = entered
             .filter(|_| wanted.recurrent_weight)
