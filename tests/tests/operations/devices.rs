@@ -11,9 +11,15 @@ pub struct Place {
     pub tolerance: f64,
 }
 
-/// Flex in f64, where mistakes show most clearly.
+/// Flex, which has its own implementation, in f64, where mistakes show most clearly.
 pub fn flex() -> Place {
     Place { device: Device::flex(), dtype: DType::F64, tolerance: 1e-12 }
+}
+
+/// NdArray, which runs the composed implementation, in f64.
+pub fn ndarray() -> Place {
+    let device = TestDevice::open("ndarray").expect("always there");
+    Place { device: device.device().clone(), dtype: DType::F64, tolerance: 1e-12 }
 }
 
 /// The adapter in f32, with fusion and the kernels.
@@ -22,7 +28,7 @@ pub fn wgpu() -> Place {
     Place { device: device.device().clone(), dtype: DType::F32, tolerance: 2e-5 }
 }
 
-/// Both.
-pub fn all() -> [Place; 2] {
-    [flex(), wgpu()]
+/// One device for each implementation.
+pub fn all() -> [Place; 3] {
+    [flex(), ndarray(), wgpu()]
 }

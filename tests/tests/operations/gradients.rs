@@ -1,9 +1,10 @@
-//! Gradients against central differences, in f64 on Flex: through the gradient operations and through
-//! autodiff, over all options.
+//! Gradients against central differences, in f64 on Flex and on NdArray: through the gradient operations and
+//! through autodiff, over all options.
 
 use burn::tensor::{DType, Device};
 use burn_rnn::{Activation, Cell, GruDescriptor, SingleGateRnnDescriptor};
 
+use crate::devices::{self, Place};
 use crate::problem::{DIFFERENTIABLE, Data, Gradient, Loss, MaskAxes, Problem, Values, assert_all_close};
 
 /// The step of the differences: small enough that no number crosses the kink of an activation or of the
@@ -45,17 +46,18 @@ fn differences(problem: &Problem, data: &Data, device: &Device) -> Gradient {
 
 /// Compares both ways to the gradients with the differences, with a loss of both outputs.
 fn check(problem: &Problem) {
-    let device = Device::flex();
     let data = problem.data();
-    let want = differences(problem, &data, &device);
-    let what = format!("{problem:?}");
+    let want = differences(problem, &data, &Device::flex());
     let source = &want["source"].values;
-    assert!(source.iter().any(|gradient| gradient.abs() > 1e-3), "nothing to compare: {what}");
+    assert!(source.iter().any(|gradient| gradient.abs() > 1e-3), "nothing to compare: {problem:?}");
 
-    let (_, got) = problem.by_gradients(&data, &device, DType::F64, Loss::Both);
-    assert_all_close(&format!("gradient operation, {what}"), &got, &want, TOLERANCE);
-    let (_, got) = problem.by_autodiff(&data, &device.autodiff(), DType::F64, Loss::Both, |_| true);
-    assert_all_close(&format!("autodiff, {what}"), &got, &want, TOLERANCE);
+    for Place { device, dtype, .. } in [devices::flex(), devices::ndarray()] {
+        let what = format!("{device:?}, {problem:?}");
+        let (_, got) = problem.by_gradients(&data, &device, dtype, Loss::Both);
+        assert_all_close(&format!("gradient operation on {what}"), &got, &want, TOLERANCE);
+        let (_, got) = problem.by_autodiff(&data, &device.autodiff(), dtype, Loss::Both, |_| true);
+        assert_all_close(&format!("autodiff on {what}"), &got, &want, TOLERANCE);
+    }
 }
 
 /// One of several variants, a different one for each problem.

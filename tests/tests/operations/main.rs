@@ -4,5 +4,7 @@ mod autodiff;
 mod determinism;
 mod devices;
 mod edges;
+mod errors;
 mod gradients;
 mod problem;
+mod routed;
