@@ -1,2 +1,38 @@
-//! Skeleton.
-fn main() {}
+//! The project's own commands, as `cargo xtask COMMAND`.
+
+mod conformance;
+mod test;
+mod vulkan;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Test(test::Test),
+    Conformance(conformance::Conformance),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Test(command) => command.run(),
+        Command::Conformance(command) => command.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

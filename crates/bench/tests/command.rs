@@ -83,7 +83,7 @@ fn what_cannot_be_timed_is_said_in_one_line() {
         (vec!["--device", "toaster", "--shape", "1,1,1,1"], "there is no device `toaster`"),
         (vec!["--device", "flex"], "nothing to time"),
         (vec!["--device", "flex", "--shape", "1,1,1,1", "--peer", "no.json"], "no.json cannot be read"),
-        (vec!["--device", "flex", "--shape", "1,1,1,1", "--strategy", "guess"], "no strategy `guess`"),
+        (vec!["--device", "flex", "--shape", "1,1,1,1", "--strategy", "guess"], "strategy `guess`"),
     ] {
         let output = bench(&arguments);
         assert!(!output.status.success(), "{arguments:?}");

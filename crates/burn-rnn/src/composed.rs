@@ -15,8 +15,8 @@ use burn::{
     tensor::{DType, FloatDType, Shape, Slice},
 };
 
-pub(crate) use backward::{backward, input_gradients};
-pub(crate) use forward::{empty, forward};
+pub(crate) use backward::{backward, input_gradients, sum_rows};
+pub(crate) use forward::forward;
 pub(crate) use gates::GateOrder;
 
 use crate::{Cell, RecurrentInputs};

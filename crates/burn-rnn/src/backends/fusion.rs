@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use burn_fusion::{
     ExecutionError, Fusion, FusionBackend, FusionRuntime,
-    custom::{CustomOpIr, HandleContainer, Operation, OperationIr, OperationOutput, StreamId},
+    custom::{CustomOpIr, HandleContainer, Operation, OperationIr, StreamId},
 };
 
 use crate::{

@@ -1,7 +1,7 @@
 //! All that is checked before anything is launched.
 
 use burn::{
-    backend::{Dispatch, DispatchTensor, TensorMetadata},
+    backend::{Dispatch, DispatchTensor},
     tensor::{DType, Device, Int, Tensor, TensorData},
 };
 
@@ -27,7 +27,6 @@ pub(crate) struct Unchecked<const R: usize> {
 struct Sizes {
     steps: usize,
     batch: usize,
-    hidden: usize,
     /// `D·H`
     state: usize,
     /// `D·GH`
@@ -293,7 +292,7 @@ fn check_sizes<const R: usize>(
             got: source.dims().to_vec(),
         });
     }
-    Ok(Sizes { steps, batch, hidden, state, gates })
+    Ok(Sizes { steps, batch, state, gates })
 }
 
 fn check_options(cell: &Cell) -> Result<(), Error> {

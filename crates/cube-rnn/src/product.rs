@@ -1,0 +1,226 @@
+//! The recurrent product of one step, shared by the forward and the backward kernels.
+
+use cubecl::prelude::*;
+
+/// How a cube's units share a product `[rows, depth] x [depth, outputs, columns]`.
+///
+/// `units` columns of each output belong to the cube. `split` units of the cube share one column, each summing
+/// every `split`-th term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Product {
+    /// Batch rows of the cube.
+    pub rows: usize,
+    /// Columns of the cube in each output.
+    pub units: usize,
+    /// Units of the cube that share a column.
+    pub split: usize,
+    /// Terms of each sum.
+    pub depth: usize,
+    /// Outputs: gates forward, one backward.
+    pub outputs: usize,
+    /// Distance between the outputs in a row of the weight.
+    pub output_stride: usize,
+    /// Length of a row of the weight.
+    pub row_stride: usize,
+    /// Whether the weight stays in registers.
+    pub resident: bool,
+}
+
+impl Product {
+    /// Terms that one unit sums.
+    pub fn share(&self) -> usize {
+        self.depth.div_ceil(self.split)
+    }
+
+    /// Whether every unit sums the same number of terms.
+    pub fn even(&self) -> bool {
+        self.depth % self.split == 0
+    }
+
+    /// Sums of one unit.
+    pub fn sums(&self) -> usize {
+        self.rows * self.outputs
+    }
+
+    /// Weights that one unit keeps.
+    pub fn registers(&self) -> usize {
+        if self.resident { self.share() * self.outputs } else { 1 }
+    }
+
+    /// Units of the cube.
+    pub fn cube_units(&self) -> usize {
+        self.units * self.split
+    }
+
+    /// Numbers in the shared memory where the units that share a column meet.
+    pub fn partials(&self) -> usize {
+        if self.split == 1 { 1 } else { self.split * self.rows * self.outputs * self.units }
+    }
+
+    /// Results, one row of one column, that one unit finishes.
+    pub fn finished(&self) -> usize {
+        (self.rows * self.units).div_ceil(self.cube_units())
+    }
+}
+
+/// Reads the unit's share of the weight into registers, `[share, outputs]`; nothing if it isn't resident.
+#[cube]
+pub(crate) fn load_weight<E: Float>(
+    weight: &[E],
+    base: usize,
+    share: usize,
+    #[comptime] product: Product,
+) -> Array<f32> {
+    let mut resident = Array::<f32>::new(product.registers());
+    if comptime!(product.resident) {
+        #[unroll]
+        for i in 0..product.share() {
+            #[unroll]
+            for g in 0..product.outputs {
+                resident[comptime!(i * product.outputs + g)] =
+                    term_weight::<E>(weight, base, share, i, g, product);
+            }
+        }
+    }
+    resident
+}
+
+/// The weight of the unit's `i`-th term for output `g`, zero past the last term.
+#[cube]
+fn term_weight<E: Float>(
+    weight: &[E],
+    base: usize,
+    share: usize,
+    #[comptime] i: usize,
+    #[comptime] g: usize,
+    #[comptime] product: Product,
+) -> f32 {
+    let term = comptime!(i * product.split) + share;
+    let offset = comptime!(g * product.output_stride);
+    if comptime!(product.even()) {
+        f32::cast_from(weight[base + term * product.row_stride + offset])
+    } else {
+        let last = comptime!(product.depth - 1);
+        let clamped = select(term < product.depth, term, last);
+        let value = f32::cast_from(weight[base + clamped * product.row_stride + offset]);
+        select(term < product.depth, value, 0.0)
+    }
+}
+
+/// The weight of the unit's `i`-th term as a number of the run time, for weights that are not resident.
+#[cube]
+fn streamed_weight<E: Float>(
+    weight: &[E],
+    base: usize,
+    term: usize,
+    #[comptime] g: usize,
+    #[comptime] product: Product,
+) -> f32 {
+    f32::cast_from(weight[base + term * product.row_stride + comptime!(g * product.output_stride)])
+}
+
+/// Adds the terms `from..from + depth` of the unit's share to its sums, `[rows, outputs]`.
+///
+/// `enter` holds `[rows, depth]`, the factors of these terms, with its rows `stride` apart.
+#[cube]
+pub(crate) fn accumulate<E: Float>(
+    sums: &mut Array<f32>,
+    enter: &Shared<[f32]>,
+    weight: &[E],
+    resident: &Array<f32>,
+    base: usize,
+    share: usize,
+    depth: usize,
+    #[comptime] stride: usize,
+    #[comptime] product: Product,
+) {
+    if comptime!(product.resident) {
+        #[unroll]
+        for i in 0..product.share() {
+            let term = comptime!(i * product.split) + share;
+            // Past the last term the weight is zero, and so must be the factor: it may be a NaN.
+            let inside = term < product.depth;
+            let term = if comptime!(product.even()) { term } else { select(inside, term, 0) };
+            #[unroll]
+            for row in 0..product.rows {
+                let factor = enter[comptime!(row * stride) + term];
+                let factor = if comptime!(product.even()) { factor } else { select(inside, factor, 0.0) };
+                #[unroll]
+                for g in 0..product.outputs {
+                    sums[comptime!(row * product.outputs + g)] +=
+                        factor * resident[comptime!(i * product.outputs + g)];
+                }
+            }
+        }
+    } else {
+        let mut term = share;
+        while term < depth {
+            let mut values = Array::<f32>::new(product.outputs);
+            #[unroll]
+            for g in 0..product.outputs {
+                values[g] = streamed_weight::<E>(weight, base, term, g, product);
+            }
+            #[unroll]
+            for row in 0..product.rows {
+                let factor = enter[comptime!(row * stride) + term];
+                #[unroll]
+                for g in 0..product.outputs {
+                    sums[comptime!(row * product.outputs + g)] += factor * values[g];
+                }
+            }
+            term += product.split;
+        }
+    }
+}
+
+/// Sets all sums to zero.
+#[cube]
+pub(crate) fn clear(sums: &mut Array<f32>, #[comptime] product: Product) {
+    #[unroll]
+    for i in 0..product.sums() {
+        sums[i] = 0.0;
+    }
+}
+
+/// Hands the unit's sums to the units that finish them. All units of the cube must come here.
+#[cube]
+pub(crate) fn share_sums(
+    sums: &Array<f32>,
+    partials: &mut Shared<[f32]>,
+    column: usize,
+    share: usize,
+    #[comptime] product: Product,
+) {
+    if comptime!(product.split > 1) {
+        #[unroll]
+        for i in 0..product.sums() {
+            partials[(share * product.sums() + i) * product.units + column] = sums[i];
+        }
+    }
+    // Also without a split: the factors in shared memory are about to be overwritten.
+    sync_cube();
+}
+
+/// The whole sum of output `g` for the `q`-th result that the unit finishes, at `row` and `column`.
+#[cube]
+pub(crate) fn whole_sum(
+    sums: &Array<f32>,
+    partials: &Shared<[f32]>,
+    row: usize,
+    column: usize,
+    #[comptime] q: usize,
+    #[comptime] g: usize,
+    #[comptime] product: Product,
+) -> f32 {
+    if comptime!(product.split > 1) {
+        let mut sum = 0.0f32;
+        #[unroll]
+        for share in 0..product.split {
+            sum += partials
+                [(comptime!(share * product.sums() + g) + row * product.outputs) * product.units + column];
+        }
+        sum
+    } else {
+        sums[comptime!(q * product.outputs + g)]
+    }
+}

@@ -1,0 +1,131 @@
+//! The micro-kernel: a few rows times panels of packed columns, with the sums in registers.
+//!
+//! A sum runs over the depth in order, in one accumulator, whatever the number of rows or panels taken at once:
+//! how rows and panels are dealt to threads does not change a bit of the result.
+
+use macerator::{Simd, Vector, WithSimd};
+
+use crate::element::Arithmetic;
+
+/// `c[row][panel] = Σ a[row][depth] · b[panel][depth]`, the depth in `segments` of `depth` each.
+pub(crate) struct Product<T> {
+    /// From 1 to [`Kernels::rows`](super::Kernels::rows).
+    pub rows: usize,
+    pub panels: usize,
+    pub segments: usize,
+    pub depth: usize,
+    pub a: *const T,
+    pub a_row: usize,
+    pub a_depth: usize,
+    pub a_segment: usize,
+    pub b: *const T,
+    pub b_depth: usize,
+    pub b_segment: usize,
+    pub b_panel: usize,
+    pub c: *mut T,
+    pub c_row: usize,
+    pub c_panel: usize,
+    /// Adds to `c` instead of overwriting it.
+    pub accumulate: bool,
+}
+
+/// `V` vectors a panel.
+pub(super) unsafe fn product<S: Simd, T: Arithmetic, const V: usize>(product: &Product<T>) {
+    // SAFETY: the caller answers for the pointers, and for the processor having the features of S.
+    unsafe {
+        let mut panel = 0;
+        // Few rows: several panels at once, for enough independent sums.
+        match product.rows {
+            1 => {
+                while product.panels - panel >= 4 {
+                    S::vectorize(Tile::<T, 1, V, 4> { product, panel });
+                    panel += 4;
+                }
+            }
+            2 => {
+                while product.panels - panel >= 2 {
+                    S::vectorize(Tile::<T, 2, V, 2> { product, panel });
+                    panel += 2;
+                }
+            }
+            _ => {}
+        }
+        for panel in panel..product.panels {
+            match product.rows {
+                1 => S::vectorize(Tile::<T, 1, V, 1> { product, panel }),
+                2 => S::vectorize(Tile::<T, 2, V, 1> { product, panel }),
+                3 => S::vectorize(Tile::<T, 3, V, 1> { product, panel }),
+                4 => S::vectorize(Tile::<T, 4, V, 1> { product, panel }),
+                5 => S::vectorize(Tile::<T, 5, V, 1> { product, panel }),
+                6 => S::vectorize(Tile::<T, 6, V, 1> { product, panel }),
+                7 => S::vectorize(Tile::<T, 7, V, 1> { product, panel }),
+                8 => S::vectorize(Tile::<T, 8, V, 1> { product, panel }),
+                rows => unreachable!("a product of {rows} rows"),
+            }
+        }
+    }
+}
+
+/// `R` rows by `P` panels of `V` vectors, from panel `panel`.
+struct Tile<'a, T, const R: usize, const V: usize, const P: usize> {
+    product: &'a Product<T>,
+    panel: usize,
+}
+
+impl<T: Arithmetic, const R: usize, const V: usize, const P: usize> WithSimd for Tile<'_, T, R, V, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self) {
+        // SAFETY: the caller of `product` answers for the pointers.
+        unsafe { tile::<S, T, R, V, P>(self.product, self.panel) }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<S: Simd, T: Arithmetic, const R: usize, const V: usize, const P: usize>(
+    product: &Product<T>,
+    panel: usize,
+) {
+    let lanes = T::lanes::<S>();
+    let mut sums = [[[T::ZERO.splat::<S>(); V]; P]; R];
+    let (a_row, a_depth, b_depth, b_panel) =
+        (product.a_row, product.a_depth, product.b_depth, product.b_panel);
+    // SAFETY: the caller answers for the pointers.
+    unsafe {
+        for segment in 0..product.segments {
+            let mut a = product.a.add(segment * product.a_segment);
+            let mut b = product.b.add(panel * b_panel + segment * product.b_segment);
+            for _ in 0..product.depth {
+                let mut columns = [[T::ZERO.splat::<S>(); V]; P];
+                for p in 0..P {
+                    for v in 0..V {
+                        columns[p][v] = T::vload_unaligned::<S>(b.add(p * b_panel + v * lanes));
+                    }
+                }
+                for row in 0..R {
+                    let factor: Vector<S, T> = (*a.add(row * a_row)).splat();
+                    for p in 0..P {
+                        for v in 0..V {
+                            sums[row][p][v] = factor.mul_add(columns[p][v], sums[row][p][v]);
+                        }
+                    }
+                }
+                a = a.add(a_depth);
+                b = b.add(b_depth);
+            }
+        }
+        for row in 0..R {
+            for p in 0..P {
+                for v in 0..V {
+                    let to = product.c.add(row * product.c_row + (panel + p) * product.c_panel + v * lanes);
+                    let mut sum = sums[row][p][v];
+                    if product.accumulate {
+                        sum += T::vload_unaligned::<S>(to);
+                    }
+                    T::vstore_unaligned(to, sum);
+                }
+            }
+        }
+    }
+}
