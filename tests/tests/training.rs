@@ -2,7 +2,7 @@
 //! in their place, from the same weights.
 
 use burn::{
-    module::Module,
+    module::{Module, ModuleDisplay},
     nn::{self, Embedding, EmbeddingConfig, Linear, LinearConfig, loss::CrossEntropyLossConfig},
     optim::{AdamConfig, GradientsParams, Optimizer},
     tensor::{Device, Int, Tensor},
@@ -17,14 +17,14 @@ const BATCH: usize = 4;
 
 /// A model that says which symbol comes next; `L` is the recurrent layer.
 #[derive(Module, Debug)]
-struct Model<L: Module> {
+struct Model<L: Module + ModuleDisplay> {
     embedding: Embedding,
     layer: L,
     head: Linear,
 }
 
 /// `[N, T, I]` to `[N, T, H]`.
-trait Layer: Module {
+trait Layer: Module + ModuleDisplay {
     fn run(&self, input: Tensor<3>) -> Tensor<3>;
 }
 
@@ -79,7 +79,7 @@ fn train<L: Layer>(mut model: Model<L>, device: &Device) -> Vec<f32> {
         .collect()
 }
 
-fn model<L: Module>(layer: L, hidden: usize, device: &Device) -> Model<L> {
+fn model<L: Module + ModuleDisplay>(layer: L, hidden: usize, device: &Device) -> Model<L> {
     Model {
         embedding: EmbeddingConfig::new(SYMBOLS, 6).init(device),
         layer,
