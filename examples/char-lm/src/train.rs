@@ -115,7 +115,8 @@ impl<'a> Trainer<'a> {
         );
         let mut trainer = Self::new(settings, text, device)?;
         let Contents { model, optimizer, .. } = trainer.contents;
-        trainer.contents = checkpoint::read(out, model, optimizer)?;
+        let Settings { layers, batch, hidden, .. } = trainer.settings;
+        trainer.contents = checkpoint::read(out, model, optimizer, [layers, batch, hidden])?;
         trainer.step = progress.step;
         trainer.trained = Duration::from_secs_f64(progress.seconds);
         trainer.points = progress.points;
