@@ -122,12 +122,8 @@ pub unsafe extern "C" fn flex_rnn_train(
         z_state.set_len(rows * gates);
     }
     let ones = vec![1.0f32; rows * hidden];
-    let saved = Saved {
-        z_state: &z_state,
-        output: Some(&out),
-        output_gradient: Some(&ones),
-        state_gradient: None,
-    };
+    let saved =
+        Saved { z_state: &z_state, output: Some(&out), output_gradient: Some(&ones), state_gradient: None };
     let sizes = [rows * features, gates * features, gates * hidden, gates, if gru { hidden } else { 0 }];
     let mut gradients = sizes.map(room);
     let [source, input_weight, recurrent_weight, bias, secondary_bias] = &mut gradients;
