@@ -186,9 +186,11 @@ fn problem(inputs: &RecurrentInputs<Flex>, sequence: &Tensor, cell: &Cell) -> fl
     flex_rnn::Problem {
         steps: sequence[0],
         batch: sequence[1],
-        features: match &inputs.input_weight {
-            Some(weight) => weight.shape()[1],
-            None => cell.directions() * cell.gates() * hidden,
+        // Backward, the gradient of `input_weight` comes with the source, that of the source with the weight.
+        features: match (&inputs.input_weight, &inputs.source) {
+            (Some(weight), _) => weight.shape()[1],
+            (None, Some(source)) => source.shape()[2],
+            (None, None) => cell.directions() * cell.gates() * hidden,
         },
         hidden,
         reverse,

@@ -37,7 +37,11 @@ pub(crate) fn backward<B: Backend>(
         output_gradient: cast_saved(saved.output_gradient),
         state_gradient: cast_saved(saved.state_gradient),
     };
-    let inputs = cast_inputs::<B>(inputs, compute);
+    let mut inputs = cast_inputs::<B>(inputs, compute);
+    // What a mask holds for steps that a row doesn't run may be no number.
+    if inputs.mask.as_ref().is_some_and(|mask| mask.rank() == 3) {
+        inputs.mask = inputs.mask.map(|mask| clear_padding::<B>(mask, &inputs.lengths));
+    }
     let gradients = if sizes.is_empty() {
         empty::<B>(&inputs, saved, wanted, &sizes)
     } else {

@@ -184,7 +184,8 @@ fn gate_matrices<const D: usize>(
                         matrix.into_value().detach()
                     })
                     .collect();
-                Tensor::cat(matrices, 0).reshape(shape).set_require_grad(require_grad)
+                // `detach` makes it a leaf, which alone can be tracked.
+                Tensor::cat(matrices, 0).reshape(shape).detach().set_require_grad(require_grad)
             };
             Param::uninitialized(ParamId::new(), init, device.clone(), true, Shape::from(shape))
         }

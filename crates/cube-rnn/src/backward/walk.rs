@@ -66,30 +66,63 @@ pub(crate) struct WalkExchange {
     pub counters: ComptimeOption<Box<[Atomic<u32>]>>,
 }
 
-/// A step of a row as the backward pass meets it.
-#[derive(CubeType, Clone, Copy)]
-struct Step {
-    /// Order in which the forward pass met it.
-    index: usize,
-    /// Time index.
-    time: usize,
-    /// Whether the row runs it.
-    running: bool,
-    /// Row of `[T, N, _]`.
-    row: usize,
-}
+/// What a step holds of one result, read before the product that the result waits for.
+const VALUES: usize = 6;
+const Z: usize = 0;
+const R: usize = 1;
+const O: usize = 2;
+const PREVIOUS: usize = 3;
+const GRADIENT: usize = 4;
+const CANDIDATE: usize = 5;
 
+/// Reads what the step needs of the results that the unit finishes, `[finished, VALUES]`.
 #[cube]
-fn step_at<E: Float>(
+fn load_step<E: Float>(
+    values: &mut Array<f32>,
     inputs: &WalkInputs<E>,
-    at: &Place,
     index: usize,
+    row0: usize,
     steps: usize,
     batch: usize,
-    #[comptime] cell: Cell,
-) -> Step {
-    let time = time_of(index, steps, cell);
-    Step { index, time, running: runs(&inputs.lengths, time, at.batch), row: time * batch + at.batch }
+    #[comptime] plan: Plan,
+    #[comptime] finished: usize,
+) {
+    let time = time_of(index, steps, plan.cell);
+    #[unroll]
+    for q in 0..finished {
+        let at = place(row0, batch, q, plan);
+        let row = time * batch + at.batch;
+        let gate = row * plan.gates() + at.gate;
+        let channel = row * plan.state() + at.channel;
+        let slot = comptime!(q * VALUES);
+        values[comptime!(slot + GRADIENT)] = optional::<E>(&inputs.output_gradient, channel);
+        match comptime!(plan.cell.kind) {
+            Kind::SingleGate(_) => {
+                values[comptime!(slot + Z)] = f32::cast_from(inputs.z_state[gate]);
+            }
+            Kind::Gru(gru) => {
+                let (update, reset) =
+                    comptime!((gru.update_gate() * plan.hidden, gru.reset_gate() * plan.hidden));
+                values[comptime!(slot + Z)] = f32::cast_from(inputs.z_state[gate + update]);
+                values[comptime!(slot + R)] = f32::cast_from(inputs.z_state[gate + reset]);
+                values[comptime!(slot + O)] =
+                    f32::cast_from(inputs.z_state[gate + comptime!(2 * plan.hidden)]);
+                values[comptime!(slot + PREVIOUS)] = previous_state::<E>(
+                    &inputs.output,
+                    &inputs.init_state,
+                    &inputs.lengths,
+                    index,
+                    at.batch,
+                    at.channel,
+                    steps,
+                    batch,
+                    plan,
+                );
+                values[comptime!(slot + CANDIDATE)] = optional::<E>(&inputs.candidate, channel)
+                    + optional::<E>(&inputs.secondary_bias, at.channel);
+            }
+        }
+    }
 }
 
 /// The state before a GRU's step.
@@ -141,47 +174,22 @@ fn clip_gradient(gradient: f32, unclipped: f32, #[comptime] clip: Option<Constan
     }
 }
 
-/// The gates of a step and the state before it.
+/// The gates of a GRU's step and the state before it.
 #[derive(CubeType, Clone, Copy)]
 struct Gates {
     z: f32,
     r: f32,
     o: f32,
     previous: f32,
-    masked: f32,
-    mask: f32,
 }
 
 #[cube]
-fn read_gates<E: Float>(
-    inputs: &WalkInputs<E>,
-    at: &Place,
-    step: &Step,
-    steps: usize,
-    batch: usize,
-    #[comptime] gru: Gru,
-    #[comptime] plan: Plan,
-) -> Gates {
-    let base = step.row * plan.gates() + at.gate;
-    let previous = previous_state::<E>(
-        &inputs.output,
-        &inputs.init_state,
-        &inputs.lengths,
-        step.index,
-        at.batch,
-        at.channel,
-        steps,
-        batch,
-        plan,
-    );
-    let mask = mask_at::<E>(&inputs.mask, step.time, at.batch, at.channel, batch, plan);
+fn gates_of(values: &Array<f32>, #[comptime] q: usize) -> Gates {
     Gates {
-        z: f32::cast_from(inputs.z_state[base + comptime!(gru.update_gate() * plan.hidden)]),
-        r: f32::cast_from(inputs.z_state[base + comptime!(gru.reset_gate() * plan.hidden)]),
-        o: f32::cast_from(inputs.z_state[base + comptime!(2 * plan.hidden)]),
-        previous,
-        masked: previous * mask,
-        mask,
+        z: values[comptime!(q * VALUES + Z)],
+        r: values[comptime!(q * VALUES + R)],
+        o: values[comptime!(q * VALUES + O)],
+        previous: values[comptime!(q * VALUES + PREVIOUS)],
     }
 }
 
@@ -215,17 +223,16 @@ fn take_apart(
     }
 }
 
-/// The gradient of the state after a step: the carried one and the output's.
+/// The gradient of the state after a step: the carried one and the output's, where the row runs the step.
 #[cube]
-fn state_gradient<E: Float>(
-    inputs: &WalkInputs<E>,
-    carried: f32,
-    step: &Step,
-    at: &Place,
-    #[comptime] plan: Plan,
-) -> f32 {
-    let gradient = carried + optional::<E>(&inputs.output_gradient, step.row * plan.state() + at.channel);
-    select(step.running && at.exists, gradient, 0.0)
+fn state_gradient(carried: f32, values: &Array<f32>, running: bool, #[comptime] q: usize) -> f32 {
+    select(running, carried + values[comptime!(q * VALUES + GRADIENT)], 0.0)
+}
+
+/// Whether the result exists and its row runs the step.
+#[cube]
+fn takes_part<E: Float>(inputs: &WalkInputs<E>, at: &Place, time: usize) -> bool {
+    at.exists && runs(&inputs.lengths, time, at.batch)
 }
 
 /// Hands a value on to the next product, as its term `position * H + unit`.
@@ -281,14 +288,13 @@ fn store<E: Float>(values: &mut ComptimeOption<Box<[E]>>, index: usize, value: f
 fn store_gate<E: Float>(
     outputs: &mut WalkOutputs<E>,
     at: &Place,
-    step: &Step,
+    row: usize,
     #[comptime] position: usize,
     value: f32,
     #[comptime] plan: Plan,
 ) {
     if at.exists {
-        outputs.gates[step.row * plan.gates() + at.gate + comptime!(position * plan.hidden)] =
-            E::cast_from(value);
+        outputs.gates[row * plan.gates() + at.gate + comptime!(position * plan.hidden)] = E::cast_from(value);
     }
 }
 
@@ -335,6 +341,7 @@ pub(crate) fn walk_backward<E: Float>(
 
     // Of the state before the step that was last taken apart, as far as it is known: without its product.
     let mut carried = Array::<f32>::new(product.finished());
+    let mut values = Array::<f32>::new(comptime!(product.finished() * VALUES));
     // Not a number once cubes failed to meet: a wrong result must be seen.
     let mut poison = 0.0f32;
 
@@ -349,8 +356,12 @@ pub(crate) fn walk_backward<E: Float>(
         let before = select(iteration == 0, steps - 1, steps - iteration);
         let before = time_of(before, steps, plan.cell);
 
+        let index = select(iteration < steps, steps - 1 - iteration, 0);
+        let time = time_of(index, steps, plan.cell);
+
         for tile in 0..plan.tiles {
             let row0 = first_row(tile, plan);
+            load_step::<E>(&mut values, inputs, index, row0, steps, batch, plan, product.finished());
             if comptime!(plan.exchange) {
                 load_carried::<E>(
                     &mut carried,
@@ -428,7 +439,6 @@ pub(crate) fn walk_backward<E: Float>(
 
             // The same for every unit of the device: barriers inside are uniform.
             if iteration < steps {
-                let index = steps - 1 - iteration;
                 #[comptime]
                 match plan.cell.kind {
                     Kind::SingleGate(activation) =>
@@ -436,14 +446,14 @@ pub(crate) fn walk_backward<E: Float>(
                         #[unroll]
                         for q in 0..product.finished() {
                             let at = place(row0, batch, q, plan);
-                            let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
-                            let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                            let z = f32::cast_from(inputs.z_state[step.row * plan.gates() + at.gate]);
-                            let y = activate(z, activation);
+                            let row = time * batch + at.batch;
+                            let running = takes_part::<E>(inputs, &at, time);
+                            let gradient = state_gradient(carried[q], &values, running, q);
+                            let y = activate(values[comptime!(q * VALUES + Z)], activation);
                             let dz = clip_gradient(gradient, y, plan.cell.clip) * slope(y, activation);
-                            store_gate::<E>(outputs, &at, &step, 0usize, dz, plan);
+                            store_gate::<E>(outputs, &at, row, 0usize, dz, plan);
                             pass(&mut enter, exchange, &at, iteration, batch, 0usize, dz, plan);
-                            carried[q] = select(step.running, 0.0, carried[q]);
+                            carried[q] = select(running, 0.0, carried[q]);
                         }
                     }
                     Kind::Gru(gru) => {
@@ -451,45 +461,44 @@ pub(crate) fn walk_backward<E: Float>(
                             #[unroll]
                             for q in 0..product.finished() {
                                 let at = place(row0, batch, q, plan);
-                                let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
-                                let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                                let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
+                                let row = time * batch + at.batch;
+                                let running = takes_part::<E>(inputs, &at, time);
+                                let gradient = state_gradient(carried[q], &values, running, q);
+                                let gates = gates_of(&values, q);
                                 let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
-                                let position = step.row * plan.state() + at.channel;
-                                let product_value = optional::<E>(&inputs.candidate, position)
-                                    + optional::<E>(&inputs.secondary_bias, at.channel);
                                 let dr = taken.d_o
-                                    * product_value
+                                    * values[comptime!(q * VALUES + CANDIDATE)]
                                     * slope(gates.r, comptime!(gru.reset_gate_activation));
                                 let dc = taken.d_o * gates.r;
                                 let (update, reset) = comptime!((gru.update_gate(), gru.reset_gate()));
-                                store_gate::<E>(outputs, &at, &step, update, taken.dz, plan);
-                                store_gate::<E>(outputs, &at, &step, reset, dr, plan);
-                                store_gate::<E>(outputs, &at, &step, 2usize, taken.d_o, plan);
-                                store::<E>(&mut outputs.candidate, position, dc, &at);
+                                store_gate::<E>(outputs, &at, row, update, taken.dz, plan);
+                                store_gate::<E>(outputs, &at, row, reset, dr, plan);
+                                store_gate::<E>(outputs, &at, row, 2usize, taken.d_o, plan);
+                                store::<E>(&mut outputs.candidate, row * plan.state() + at.channel, dc, &at);
                                 pass(&mut enter, exchange, &at, iteration, batch, update, taken.dz, plan);
                                 pass(&mut enter, exchange, &at, iteration, batch, reset, dr, plan);
                                 pass(&mut enter, exchange, &at, iteration, batch, 2usize, dc, plan);
-                                carried[q] = select(step.running, taken.direct, carried[q]);
+                                carried[q] = select(running, taken.direct, carried[q]);
                             }
                         } else {
                             if comptime!(plan.phase != Phase::Second) {
                                 #[unroll]
                                 for q in 0..product.finished() {
                                     let at = place(row0, batch, q, plan);
-                                    let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
-                                    let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                                    let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
+                                    let row = time * batch + at.batch;
+                                    let running = takes_part::<E>(inputs, &at, time);
+                                    let gradient = state_gradient(carried[q], &values, running, q);
+                                    let gates = gates_of(&values, q);
                                     let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
                                     store_gate::<E>(
                                         outputs,
                                         &at,
-                                        &step,
+                                        row,
                                         comptime!(gru.update_gate()),
                                         taken.dz,
                                         plan,
                                     );
-                                    store_gate::<E>(outputs, &at, &step, 2usize, taken.d_o, plan);
+                                    store_gate::<E>(outputs, &at, row, 2usize, taken.d_o, plan);
                                     hand_on(&mut enter, exchange, &at, taken.d_o, plan);
                                 }
                                 sync_cube();
@@ -536,21 +545,25 @@ pub(crate) fn walk_backward<E: Float>(
                                 #[unroll]
                                 for q in 0..product.finished() {
                                     let at = place(row0, batch, q, plan);
-                                    let step = step_at::<E>(inputs, &at, index, steps, batch, plan.cell);
-                                    let gradient = state_gradient::<E>(inputs, carried[q], &step, &at, plan);
-                                    let gates = read_gates::<E>(inputs, &at, &step, steps, batch, gru, plan);
+                                    let row = time * batch + at.batch;
+                                    let running = takes_part::<E>(inputs, &at, time);
+                                    let gradient = state_gradient(carried[q], &values, running, q);
+                                    let gates = gates_of(&values, q);
                                     let taken = take_apart(gradient, &gates, gru, plan.cell.clip);
                                     let sum =
                                         whole_sum(&sums, &partials, at.row, at.column, q, 0usize, candidate);
+                                    let mask =
+                                        mask_at::<E>(&inputs.mask, time, at.batch, at.channel, batch, plan);
                                     let dr = sum
-                                        * gates.masked
+                                        * gates.previous
+                                        * mask
                                         * slope(gates.r, comptime!(gru.reset_gate_activation));
                                     let (update, reset) = comptime!((gru.update_gate(), gru.reset_gate()));
-                                    store_gate::<E>(outputs, &at, &step, reset, dr, plan);
+                                    store_gate::<E>(outputs, &at, row, reset, dr, plan);
                                     pass(&mut enter, exchange, &at, iteration, batch, update, taken.dz, plan);
                                     pass(&mut enter, exchange, &at, iteration, batch, reset, dr, plan);
-                                    let direct = taken.direct + sum * gates.r * gates.mask;
-                                    carried[q] = select(step.running, direct, carried[q]);
+                                    let direct = taken.direct + sum * gates.r * mask;
+                                    carried[q] = select(running, direct, carried[q]);
                                 }
                             }
                         }
