@@ -1,8 +1,12 @@
-"""Times flex-rnn beside ONNX Runtime and PyTorch in one process, call by call in turn, on two threads.
+"""Times flex-rnn beside ONNX Runtime and PyTorch in one process, call by call in turn, on two threads
+unless --threads says otherwise.
 
     cargo build --release -p flex-rnn --example c_interface
     pip install torch onnx onnxruntime
     RAYON_NUM_THREADS=2 python crates/flex-rnn/examples/beside_peers.py target/release/examples/libc_interface.so
+
+On a machine that others use as well, --threads 1 --cpu-time (with RAYON_NUM_THREADS=1) times the processor's
+work instead of the clock's.
 
 Options: --cell GRU or RNN, --case with its number, --seconds for each case, --no-peers, --check compares the
 results with PyTorch's instead of timing.
@@ -22,8 +26,11 @@ parser.add_argument("--case", type=int)
 parser.add_argument("--seconds", type=float, default=8)
 parser.add_argument("--no-peers", action="store_true")
 parser.add_argument("--no-train", action="store_true")
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--cpu-time", action="store_true")
 parser.add_argument("--check", action="store_true")
 options = parser.parse_args()
+clock = time.process_time if options.cpu_time else time.perf_counter
 
 CASES = [(1, 100, 64, 64), (1, 1000, 256, 256), (16, 128, 64, 128), (64, 64, 128, 256), (32, 64, 512, 512),
          (256, 32, 128, 128), (1, 1, 256, 256)]
@@ -68,7 +75,7 @@ def ort_session(cell, n, t, i, h, weights):
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     model.ir_version = 8
     o = ort.SessionOptions()
-    o.intra_op_num_threads = 2
+    o.intra_op_num_threads = options.threads
     return ort.InferenceSession(model.SerializeToString(), o, providers=["CPUExecutionProvider"])
 
 
@@ -88,7 +95,7 @@ def run_case(cell, n, t, i, h):
         tasks["flex-rnn train"] = ours.train
     if not options.no_peers or options.check:
         import torch
-        torch.set_num_threads(2)
+        torch.set_num_threads(options.threads)
         module = getattr(torch.nn, cell)(i, h)
         with torch.no_grad():
             module.weight_ih_l0.copy_(torch.from_numpy(w))
@@ -134,12 +141,12 @@ def run_case(cell, n, t, i, h):
         for name, task in tasks.items():
             # A second call in a row finds the caches as it left them; short calls are repeated.
             task()
-            start = time.perf_counter()
+            start = clock()
             calls = 0
-            while calls == 0 or time.perf_counter() - start < 1e-3:
+            while calls == 0 or clock() - start < 1e-3:
                 task()
                 calls += 1
-            times[name].append((time.perf_counter() - start) * 1e3 / calls)
+            times[name].append((clock() - start) * 1e3 / calls)
     line = [f"{cell} N{n} T{t} I{i} H{h}:"]
     for name, values in times.items():
         line.append(f"  {name:22} median {statistics.median(values):9.3f}  least {min(values):9.3f} ms  of {len(values)}")

@@ -1,6 +1,8 @@
 //! The element types and the constants of their exponential function.
 
-use macerator::{Scalar, VAbs, VAdd, VBitAnd, VBitOr, VDiv, VMul, VMulAdd, VOrd, VSelect, VShl, VSub};
+use macerator::{
+    ReduceAdd, Scalar, VAbs, VAdd, VBitAnd, VBitOr, VDiv, VMul, VMulAdd, VOrd, VSelect, VShl, VSub,
+};
 
 use crate::{
     Gradients, Inputs, Outputs, Problem, Saved, backward, forward,
@@ -25,6 +27,7 @@ pub trait Arithmetic:
     + VOrd
     + VSelect
     + VAbs
+    + ReduceAdd
     + PartialOrd
     + std::ops::AddAssign
     + Send
