@@ -4,7 +4,7 @@
 use burn::{
     module::{Module, ModuleDisplay},
     nn::{self, Embedding, EmbeddingConfig, Linear, LinearConfig, loss::CrossEntropyLossConfig},
-    optim::{AdamConfig, GradientsParams, Optimizer},
+    optim::{AdamConfig, GradientsParams},
     tensor::{Device, Int, Tensor},
 };
 use burn_rnn::{Gru, GruConfig, Rnn, RnnConfig};
