@@ -107,7 +107,7 @@ fn assert_same_losses(what: &str, got: &[f32], want: &[f32]) {
 /// The same model trains the same on the adapter, with fusion, as on Flex.
 fn trains_on_both<L: Layer>(what: &str, layer: L, hidden: usize) {
     let model = model(layer, hidden, &flex());
-    let moved = model.clone().to_device(&wgpu());
+    let moved = model.clone().fork(&wgpu());
     assert_same_losses(what, &train(moved, &wgpu()), &train(model, &flex()));
 }
 
@@ -132,7 +132,7 @@ fn a_gru_trains_as_burns_own_does() {
         let own = model(Gru::from_burn(&burn).unwrap(), 16, &flex());
         let burns = Model { embedding: own.embedding.clone(), layer: burn, head: own.head.clone() };
         let want = train(burns, &flex());
-        let moved = own.clone().to_device(&wgpu());
+        let moved = own.clone().fork(&wgpu());
         assert_same_losses("on Flex", &train(own, &flex()), &want);
         assert_same_losses("on the adapter", &train(moved, &wgpu()), &want);
     }
