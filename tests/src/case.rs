@@ -280,9 +280,15 @@ mod tests {
             ("recurrent_weight", view(Dtype::F32, &[1, 1], &value[..])),
             ("output_gradient", view(Dtype::F32, &[1, 1, 1], &value[..])),
             ("expect.output", view(Dtype::F64, &[1, 1, 1], &expected[..])),
+            ("expect.grad.source", view(Dtype::F64, &[1, 1, 1], &expected[..])),
+            ("expect.grad.recurrent_weight", view(Dtype::F64, &[1, 1], &expected[..])),
         ];
         for name in extra {
-            tensors.push((name, view(Dtype::F32, &[1, 1], &value[..])));
+            let tensor = match name.starts_with("expect.") {
+                true => view(Dtype::F64, &[1, 1], &expected[..]),
+                false => view(Dtype::F32, &[1, 1], &value[..]),
+            };
+            tensors.push((name, tensor));
         }
         let metadata = HashMap::from([("case".to_string(), case.to_string())]);
         safetensors::serialize(tensors, Some(metadata)).unwrap()
@@ -296,10 +302,11 @@ mod tests {
 
     #[test]
     fn a_case_is_read() {
-        let case = Case::parse("case", &file(RELU, &["init_state"])).unwrap();
+        let case = Case::parse("case", &file(RELU, &["init_state", "expect.grad.init_state"])).unwrap();
         assert!(matches!(case.kind(), Kind::Op(_)));
         assert_eq!(case.inputs().len(), 4);
-        assert_eq!(case.expected().keys().collect::<Vec<_>>(), ["output"]);
+        let expected: Vec<_> = case.expected().keys().collect();
+        assert_eq!(expected, ["grad.init_state", "grad.recurrent_weight", "grad.source", "output"]);
     }
 
     #[test]

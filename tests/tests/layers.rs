@@ -25,7 +25,7 @@ fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
 }
 
 fn values<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    tensor.clone().into_data().convert::<f32>().into_vec().expect("f32 values")
+    tensor.clone().into_data().convert::<f32>().try_into_vec::<f32>().expect("f32 values")
 }
 
 #[track_caller]

@@ -22,6 +22,12 @@ pub struct Conformance {
     /// The element type: f32, f64, f16 or bf16. Default: f32, on flex and ndarray f64 as well.
     #[arg(long, value_name = "TYPE")]
     dtype: Option<String>,
+    /// How the kernels of a GPU run, instead of what suits each problem: cube, grid or steps.
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<String>,
+    /// How many steps one launch of a kernel walks at most, instead of as many as stay short.
+    #[arg(long, value_name = "N")]
+    steps_per_launch: Option<String>,
     /// Builds with optimisations.
     #[arg(long)]
     release: bool,
@@ -38,11 +44,15 @@ impl Conformance {
             cargo.args(["--features", &format!("rnn-conformance/{feature}")]);
         }
         cargo.arg("--").arg("--cases").arg(self.cases.unwrap_or_else(|| root().join("tests/data/cases")));
-        if let Some(device) = self.device {
-            cargo.args(["--device", &device]);
-        }
-        if let Some(dtype) = self.dtype {
-            cargo.args(["--dtype", &dtype]);
+        for (option, value) in [
+            ("--device", self.device),
+            ("--dtype", self.dtype),
+            ("--strategy", self.strategy),
+            ("--steps-per-launch", self.steps_per_launch),
+        ] {
+            if let Some(value) = value {
+                cargo.args([option, &value]);
+            }
         }
         run(&mut cargo)
     }

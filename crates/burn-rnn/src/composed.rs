@@ -15,7 +15,7 @@ use burn::{
     tensor::{DType, FloatDType, Shape, Slice},
 };
 
-pub(crate) use backward::{backward, input_gradients, sum_rows};
+pub(crate) use backward::{backward, clear_mask, input_gradients, sum_rows};
 pub(crate) use forward::forward;
 pub(crate) use gates::GateOrder;
 

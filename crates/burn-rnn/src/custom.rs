@@ -71,7 +71,10 @@ where
     let (steps, batch) = (z_state.shape[0], z_state.shape[1]);
     let state = cell.directions() * last(&recurrent_weight.shape);
     let gates = cell.gates() * state;
-    let features = inputs[2].as_ref().map_or(gates, |input_weight| input_weight.shape[1]);
+    // The input weight is absent where only its own gradient is wanted; then the source is there.
+    let input_weight = inputs[2].as_ref().map(|input_weight| input_weight.shape[1]);
+    let source = inputs[0].as_ref().map(|source| source.shape[2]);
+    let features = input_weight.or(source).unwrap_or(gates);
     let dtype = z_state.dtype;
 
     let shapes = [

@@ -95,7 +95,7 @@ optional_tensors! {
         source: FloatTensor,
         /// `[GH, H]`, or `[2, GH, H]` if bidirectional. Always present.
         recurrent_weight: FloatTensor,
-        /// `[D·GH, I]`; absent: the identity.
+        /// `[D·GH, I]`; absent: the identity. The backward operation needs it only for `source`'s gradient.
         input_weight: FloatTensor,
         /// `[D·GH]`; absent: zero.
         bias: FloatTensor,

@@ -34,7 +34,7 @@ impl Product {
 
     /// Whether every unit sums the same number of terms.
     pub fn even(&self) -> bool {
-        self.depth % self.split == 0
+        self.depth.is_multiple_of(self.split)
     }
 
     /// Sums of one unit.

@@ -150,7 +150,7 @@ impl<'a, T: Arithmetic> Backward<'a, T> {
         if gradients.recurrent_weight.is_some() {
             width += hidden;
         }
-        if inputs.input_weight.is_some() {
+        if inputs.input_weight.is_some() || gradients.input_weight.is_some() {
             width +=
                 features * (gradients.source.is_some() as usize + gradients.input_weight.is_some() as usize);
         }

@@ -7,7 +7,7 @@ fn size(name: &str, got: usize, axes: &[usize]) {
     assert!(got == expected, "`{name}` must have {expected} elements, {axes:?}, got {got}");
 }
 
-fn inputs<T>(problem: &Problem, inputs: &Inputs<'_, T>) {
+fn inputs<T>(problem: &Problem, inputs: &Inputs<'_, T>, identity: bool) {
     let Problem { steps, batch, features, hidden, .. } = *problem;
     assert!(hidden > 0, "`hidden` must be from 1 up, got 0");
     if let Some(source) = inputs.source {
@@ -20,6 +20,8 @@ fn inputs<T>(problem: &Problem, inputs: &Inputs<'_, T>) {
     );
     match inputs.input_weight {
         Some(weight) => size("input_weight", weight.len(), &[problem.all_gates(), features]),
+        // Its own gradient does not need it.
+        None if !identity => {}
         None => {
             let gates = problem.all_gates();
             assert!(
@@ -53,7 +55,7 @@ fn inputs<T>(problem: &Problem, inputs: &Inputs<'_, T>) {
 
 pub(crate) fn forward<T>(problem: &Problem, tensors: &Inputs<'_, T>, outputs: &Outputs<'_, T>) {
     let Problem { steps, batch, .. } = *problem;
-    inputs(problem, tensors);
+    inputs(problem, tensors, true);
     assert!(tensors.source.is_some(), "`source` must be present");
     size("output", outputs.output.len(), &[steps, batch, problem.state()]);
     size("final_state", outputs.final_state.len(), &[batch, problem.state()]);
@@ -69,7 +71,7 @@ pub(crate) fn backward<T>(
     gradients: &Gradients<'_, T>,
 ) {
     let Problem { steps, batch, features, hidden, .. } = *problem;
-    inputs(problem, tensors);
+    inputs(problem, tensors, gradients.input_weight.is_none() || gradients.source.is_some());
     size("z_state", saved.z_state.len(), &[steps, batch, problem.all_gates()]);
     match saved.output {
         Some(output) => size("output", output.len(), &[steps, batch, problem.state()]),
@@ -94,7 +96,6 @@ pub(crate) fn backward<T>(
     wanted("init_state gradient", &gradients.init_state, &[batch, problem.state()]);
     wanted("secondary_bias gradient", &gradients.secondary_bias, &[problem.state()]);
     if gradients.input_weight.is_some() {
-        assert!(tensors.input_weight.is_some(), "the gradient of `input_weight` needs an `input_weight`");
         assert!(tensors.source.is_some(), "the gradient of `input_weight` needs `source`");
     }
     if gradients.secondary_bias.is_some() {

@@ -1,6 +1,8 @@
 //! The element types and the constants of their exponential function.
 
-use macerator::{Scalar, VAbs, VAdd, VBitAnd, VBitOr, VDiv, VMul, VMulAdd, VOrd, VSelect, VShl, VSub};
+use macerator::{
+    ReduceAdd, Scalar, VAbs, VAdd, VBitAnd, VBitOr, VDiv, VMul, VMulAdd, VOrd, VSelect, VShl, VSub,
+};
 
 use crate::{
     Gradients, Inputs, Outputs, Problem, Saved, backward, forward,
@@ -25,6 +27,7 @@ pub trait Arithmetic:
     + VOrd
     + VSelect
     + VAbs
+    + ReduceAdd
     + PartialOrd
     + std::ops::AddAssign
     + Send
@@ -149,10 +152,10 @@ macro_rules! implement {
 }
 
 implement!(f32, u32, {
-    ln_2: [0.693_359_375, -2.121_944_4e-4],
+    ln_2: [355.0 / 512.0, -2.121_944_4e-4],
     round: 12_582_912.0 + 127.0,
     up: 64.0,
-    down: 5.421_010_862_427_522e-20,
+    down: f32::from_bits((127 - 64) << 23),
     tanh_max: 10.0,
     exp_max: 104.0,
     exp_tail: &[1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0],
@@ -162,7 +165,7 @@ implement!(f64, u64, {
     ln_2: [0.693_145_751_953_125, 1.428_606_820_309_417_3e-6],
     round: 6_755_399_441_055_744.0 + 1023.0,
     up: 512.0,
-    down: 7.458_340_731_200_207e-155,
+    down: f64::from_bits((1023 - 512) << 52),
     tanh_max: 20.0,
     exp_max: 746.0,
     exp_tail: &[

@@ -6,10 +6,10 @@ use crate::{
     Cell, Inputs, Outputs, Problem,
     buffer::{Buffer, Shared},
     element::Arithmetic,
-    kernels::{Gates, Kernels, Product, Step, Store},
+    kernels::{Gates, Kernels, Step, Store},
     layout::{Blocks, Scratch, any_runs, gates, groups, lengths_from, mask_at, rate, threads_for},
-    pack::{Panels, lanes_from_rows},
     team::{self, Cost, Team},
+    weight::{DIRECT, Weight},
 };
 
 /// Rows of the input whose product is made at once: few enough for it to be still near when the steps read it.
@@ -55,9 +55,9 @@ fn empty<T: Arithmetic>(problem: &Problem, inputs: &Inputs<'_, T>, outputs: Outp
 /// The recurrent weight of one direction.
 enum Recurrent<T> {
     /// All gates of a block together.
-    Whole(Panels<T>),
+    Whole(Weight<T>),
     /// A GRU without `reset_after`: the update and reset gates, then the output gate.
-    Halves(Panels<T>, Panels<T>),
+    Halves(Weight<T>, Weight<T>),
 }
 
 /// Where a step finds `x Wᵀ + b`.
@@ -73,7 +73,7 @@ enum Projected<T> {
 
 struct Direction<T> {
     recurrent: Recurrent<T>,
-    input: Option<Panels<T>>,
+    input: Option<Weight<T>>,
     /// `[2, N, padded H]`: the state before and after a step, by turns.
     states: Buffer<T>,
     /// The same times the step's mask.
@@ -129,6 +129,7 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
         let chunk = (CHUNK / rows).clamp(1, problem.steps);
 
         let parallel = threads > 1;
+        let plain = problem.steps * batch <= DIRECT;
         let padded = blocks.padded();
         let needs_chunk =
             outputs.z_state.is_none() && (inputs.input_weight.is_some() || inputs.bias.is_some());
@@ -138,7 +139,7 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
                 let pack = |matrix: &[T], depth: usize, positions: &[usize], vectors: usize| {
                     let matrix = &matrix[direction * gates_hidden * depth..][..gates_hidden * depth];
                     let rows = blocks.rows(positions);
-                    lanes_from_rows(matrix, depth, blocks.lanes, vectors, &rows, parallel)
+                    Weight::new(matrix, depth, blocks.lanes, vectors, rows, plain, parallel)
                 };
                 let weight = inputs.recurrent_weight;
                 let recurrent = if reset_before {
@@ -303,13 +304,13 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
             runs.extend(chunk.clone().map(|time| (time, team.rows.start, team.rows.len(), 1)));
         }
         match &self.directions[team.direction].input {
-            Some(panels) => {
+            Some(weight) => {
                 for block in blocks.clone() {
                     for &(time, row, count, distance) in &runs {
                         for (start, rows) in groups(0..count, self.kernels.rows) {
                             let flat = row + start * distance;
                             let (time, row) = (time + flat / batch, flat % batch);
-                            self.project_rows(team, panels, block, chunk, (time, row), rows, distance);
+                            self.project_rows(team, weight, block, chunk, (time, row), rows, distance);
                         }
                     }
                 }
@@ -321,7 +322,7 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
     fn project_rows(
         &self,
         team: &Team,
-        panels: &Panels<T>,
+        weight: &Weight<T>,
         block: usize,
         chunk: &Range<usize>,
         (time, row): (usize, usize),
@@ -330,30 +331,12 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
     ) {
         let Problem { batch, features, hidden, .. } = *self.problem;
         let mut scratch = Scratch::new();
-        let width = panels.width();
-        let product = Product {
-            rows,
-            panels: 1,
-            segments: 1,
-            depth: features,
-            a: self.source()[(time * batch + row) * features..].as_ptr(),
-            a_row: distance * features,
-            a_depth: 1,
-            a_segment: 0,
-            b: panels.panel(block),
-            b_depth: width,
-            b_segment: 0,
-            b_panel: 0,
-            c: scratch.pointer(),
-            c_row: width,
-            c_panel: 0,
-            accumulate: false,
-        };
+        let from = self.source()[(time * batch + row) * features..].as_ptr();
         let unit = self.blocks.unit(block, 0);
         let (mut to, to_row) = self.projected_at(team.direction, chunk, time, row, unit);
         let mut valid = [0; 3];
         let mut bias = [null(); 3];
-        for vector in 0..panels.vectors {
+        for vector in 0..weight.vectors {
             let (gate, offset) = match self.problem.cell {
                 Cell::Gru(_) => (vector, 0),
                 Cell::SingleGate(_) => (0, vector * self.blocks.lanes),
@@ -372,7 +355,7 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
             rows,
             valid,
             from: scratch.pointer(),
-            from_row: width,
+            from_row: weight.width(),
             bias,
             to,
             to_row: to_row * distance,
@@ -381,7 +364,7 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
         // SAFETY: the product reads rows of the source and a panel of the weight, and writes the scratch memory;
         // the store writes this part's units of these rows.
         unsafe {
-            (self.kernels.product[panels.vectors - 1])(&product);
+            weight.multiply(self.kernels, (from, distance * features), rows, (block, 1), scratch.pointer());
             (self.kernels.store)(&store);
         }
     }
@@ -418,12 +401,12 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
         let turn = index % 2 * batch * padded;
         let states = direction.states.pointer();
         let masked = direction.masked.as_ref().map_or(states, Buffer::pointer);
-        let (panels, operand) = match &direction.recurrent {
-            Recurrent::Whole(panels) => (panels, masked.at(turn)),
-            Recurrent::Halves(panels, _) if half == 0 => (panels, masked.at(turn)),
-            Recurrent::Halves(_, panels) => {
+        let (weight, operand) = match &direction.recurrent {
+            Recurrent::Whole(weight) => (weight, masked.at(turn)),
+            Recurrent::Halves(weight, _) if half == 0 => (weight, masked.at(turn)),
+            Recurrent::Halves(_, weight) => {
                 let between = direction.between.as_ref().expect("halves have it").pointer();
-                (panels, between.at(batch * padded))
+                (weight, between.at(batch * padded))
             }
         };
         let together = match team.rows.len() {
@@ -431,31 +414,21 @@ impl<'a, T: Arithmetic> Forward<'a, T> {
             2 => 2,
             _ => 1,
         };
-        let width = panels.width();
+        let width = weight.width();
         let mut scratch = Scratch::new();
         for (block, count) in groups(blocks.clone(), together) {
             for (row, rows) in groups(team.rows.clone(), self.kernels.rows) {
                 if any_runs(self.inputs, time, row..row + rows) {
-                    let product = Product {
-                        rows,
-                        panels: count,
-                        segments: 1,
-                        depth: panels.depth,
-                        a: operand.wrapping_add(row * padded),
-                        a_row: padded,
-                        a_depth: 1,
-                        a_segment: 0,
-                        b: panels.panel(block),
-                        b_depth: width,
-                        b_segment: 0,
-                        b_panel: panels.stride(),
-                        c: scratch.pointer(),
-                        c_row: count * width,
-                        c_panel: width,
-                        accumulate: false,
-                    };
                     // SAFETY: reads states that the phase before has written, and packed weights.
-                    unsafe { (self.kernels.product[panels.vectors - 1])(&product) };
+                    unsafe {
+                        weight.multiply(
+                            self.kernels,
+                            (operand.wrapping_add(row * padded), padded),
+                            rows,
+                            (block, count),
+                            scratch.pointer(),
+                        );
+                    }
                 }
                 for offset in 0..count {
                     let from = scratch.pointer().wrapping_add(offset * width);

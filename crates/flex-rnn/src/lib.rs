@@ -14,6 +14,7 @@ mod layout;
 mod pack;
 mod problem;
 mod team;
+mod weight;
 
 #[doc(hidden)]
 pub use element::Arithmetic;

@@ -128,6 +128,12 @@ fn f32_agrees_with_f64() {
             let mut case = case(&mut rng, steps, batch, features, hidden);
             // At a kink the two would take different sides.
             smooth(&mut case);
+            // An update gate outside 0 to 1 makes the state, and every rounding, grow with each step.
+            if let Cell::Gru(gru) = &mut case.problem.cell
+                && steps > 10
+            {
+                gru.update = Activation::Sigmoid;
+            }
             let double = Tensors::<f64>::new(&case);
             let single = Tensors::<f32>::new(&case);
             for level in LEVELS {

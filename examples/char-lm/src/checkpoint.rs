@@ -96,12 +96,17 @@ pub fn write<M: Module>(out: &Path, progress: &Progress, contents: &Contents<M>)
     write().with_context(|| format!("can't write the checkpoint {}", current.display()))
 }
 
-/// Reads the checkpoint in `out` into a model and an optimiser of the same kind.
+/// Reads the checkpoint in `out` into a model and an optimiser of the same kind, with states of `state_shape`.
 ///
 /// # Errors
 ///
 /// If it can't be read, or is of another model.
-pub fn read<M: Module>(out: &Path, model: M, optimizer: ModuleOptimizer) -> Result<Contents<M>> {
+pub fn read<M: Module>(
+    out: &Path,
+    model: M,
+    optimizer: ModuleOptimizer,
+    state_shape: [usize; 3],
+) -> Result<Contents<M>> {
     let folder = existing(out);
     // Read at once: Burn would read a file when a value is first needed, and the next checkpoint replaces it.
     let bytes = |name: &str| -> Result<Bytes> { Ok(Bytes::from_bytes_vec(fs::read(folder.join(name))?)) };
@@ -111,9 +116,8 @@ pub fn read<M: Module>(out: &Path, model: M, optimizer: ModuleOptimizer) -> Resu
         let optimizer = optimizer.load_record(OptimizerRecord::from_bytes(bytes(OPTIMIZER)?)?);
         let state = match folder.join(STATE).exists() {
             true => {
-                // The record has the shape, whatever the one that it is read into is.
-                let record = ModuleRecord::from_bytes(bytes(STATE)?)?.validate(false);
-                let empty = Saved { state: Param::from_tensor(Tensor::zeros([1, 1, 1], &device)) };
+                let record = ModuleRecord::from_bytes(bytes(STATE)?)?;
+                let empty = Saved { state: Param::from_tensor(Tensor::zeros(state_shape, &device)) };
                 Some(empty.try_load_record(record)?.state.val().detach())
             }
             false => None,

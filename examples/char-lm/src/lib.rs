@@ -65,7 +65,6 @@ pub fn run(arguments: Arguments) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    trainer.save(&arguments.out)?;
 
     println!("trained in {}", HumanDuration(started.elapsed()));
     println!(

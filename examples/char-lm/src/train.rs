@@ -45,13 +45,11 @@ pub struct Trainer<'a> {
     loss: CrossEntropyLoss,
     contents: Contents<Model>,
     step: usize,
-    /// Time of training before `since`.
+    /// Time spent in steps.
     trained: Duration,
     points: Vec<Point>,
     /// Losses of the last steps, still on the device.
     unread: Vec<Tensor<1>>,
-    /// The last losses read, for the report.
-    rate: f64,
 }
 
 /// What a user wants to see of the last steps.
@@ -94,7 +92,6 @@ impl<'a> Trainer<'a> {
             trained: Duration::ZERO,
             points: Vec::new(),
             unread: Vec::new(),
-            rate: 0.0,
         })
     }
 
@@ -118,7 +115,8 @@ impl<'a> Trainer<'a> {
         );
         let mut trainer = Self::new(settings, text, device)?;
         let Contents { model, optimizer, .. } = trainer.contents;
-        trainer.contents = checkpoint::read(out, model, optimizer)?;
+        let Settings { layers, batch, hidden, .. } = trainer.settings;
+        trainer.contents = checkpoint::read(out, model, optimizer, [layers, batch, hidden])?;
         trainer.step = progress.step;
         trainer.trained = Duration::from_secs_f64(progress.seconds);
         trainer.points = progress.points;
@@ -182,7 +180,7 @@ impl<'a> Trainer<'a> {
             );
         }
         self.trained += elapsed;
-        self.rate = (count * characters) as f64 / elapsed.as_secs_f64();
+        let characters_per_second = (count * characters) as f64 / elapsed.as_secs_f64();
 
         let held_out = match self.step.is_multiple_of(evaluate_every) || self.step == steps {
             true => Some(self.held_out()?),
@@ -190,7 +188,7 @@ impl<'a> Trainer<'a> {
         };
         self.points.last_mut().expect("at least one step").held_out = held_out;
         let loss = losses.iter().sum::<f32>() / count as f32;
-        Ok(Report { loss, held_out, characters_per_second: self.rate })
+        Ok(Report { loss, held_out, characters_per_second })
     }
 
     fn train_step(&mut self) {

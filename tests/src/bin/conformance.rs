@@ -1,8 +1,11 @@
 //! Runs a folder of conformance cases on a device, or on several.
 
-use std::{collections::BTreeMap, env, panic, path::PathBuf, process::ExitCode, thread, time::Instant};
+use std::{
+    collections::BTreeMap, env, num::NonZero, panic, path::PathBuf, process::ExitCode, thread, time::Instant,
+};
 
 use burn::tensor::DType;
+use burn_rnn::{KernelOptions, Strategy, force_strategy};
 use clap::{Parser, ValueEnum};
 use rnn_conformance::{TestDevice, case_files};
 
@@ -23,6 +26,12 @@ struct Arguments {
     /// The element type. Default: f32, on flex and ndarray f64 as well.
     #[arg(long)]
     dtype: Option<Element>,
+    /// How the kernels of a GPU run, instead of what suits each problem: cube, grid or steps.
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<Strategy>,
+    /// How many steps one launch of a kernel walks at most, instead of as many as stay short.
+    #[arg(long, value_name = "N")]
+    steps_per_launch: Option<NonZero<usize>>,
     /// Says which devices there are, or whether there is the one asked for, and exits. The exit code is 1 if
     /// that one is missing.
     #[arg(long)]
@@ -54,6 +63,10 @@ fn main() -> ExitCode {
         return list_devices(arguments.device.as_deref());
     }
     silence_panics_of_cases();
+    force_strategy(KernelOptions {
+        strategy: arguments.strategy.unwrap_or_default(),
+        steps_per_launch: arguments.steps_per_launch,
+    });
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

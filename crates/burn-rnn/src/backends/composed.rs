@@ -2,9 +2,6 @@
 
 use crate::RecurrentOps;
 
-#[cfg(feature = "flex")]
-impl RecurrentOps for burn::backend::Flex {}
-
 #[cfg(feature = "ndarray")]
 impl RecurrentOps for burn::backend::NdArray {}
 

@@ -79,6 +79,7 @@ impl RecurrentOps for CubeBackend {
         let Some(dtype) = kernel_type(z_state.dtype).filter(|_| !sizes.is_empty()) else {
             return composed::backward::<Self>(inputs, saved, wanted, &cell);
         };
+        let inputs = composed::clear_mask::<Self>(inputs);
         let Sizes { steps, batch, .. } = sizes;
         let client = z_state.client.clone();
         let channels = [steps, batch, sizes.state()];

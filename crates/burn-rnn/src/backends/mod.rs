@@ -1,9 +1,11 @@
 #[cfg(feature = "autodiff")]
 mod autodiff;
-#[cfg(any(feature = "flex", feature = "ndarray", feature = "tch"))]
+#[cfg(any(feature = "ndarray", feature = "tch"))]
 mod composed;
 #[cfg(feature = "cubecl-backend")]
 mod cubecl;
+#[cfg(feature = "flex")]
+mod flex;
 #[cfg(feature = "fusion")]
 mod fusion;
 #[cfg(feature = "router")]

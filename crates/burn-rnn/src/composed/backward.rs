@@ -37,7 +37,7 @@ pub(crate) fn backward<B: Backend>(
         output_gradient: cast_saved(saved.output_gradient),
         state_gradient: cast_saved(saved.state_gradient),
     };
-    let inputs = cast_inputs::<B>(inputs, compute);
+    let inputs = clear_mask::<B>(cast_inputs::<B>(inputs, compute));
     let gradients = if sizes.is_empty() {
         empty::<B>(&inputs, saved, wanted, &sizes)
     } else {
@@ -156,6 +156,15 @@ pub(crate) fn sum_rows<B: Backend>(tensor: FloatTensor<B>, sizes: &Sizes) -> Flo
     let channels = tensor.shape()[2];
     let rows = B::float_reshape(tensor, Shape::from([sizes.steps * sizes.batch, channels]));
     B::float_reshape(B::float_sum_dim(rows, 0), Shape::from([channels]))
+}
+
+/// Zeroes what a mask holds for steps that a row does not run.
+pub(crate) fn clear_mask<B: Backend>(inputs: RecurrentInputs<B>) -> RecurrentInputs<B> {
+    let mask = inputs.mask.map(|mask| match mask.rank() {
+        3 => clear_padding::<B>(mask, &inputs.lengths),
+        _ => mask,
+    });
+    RecurrentInputs { mask, ..inputs }
 }
 
 /// Zeroes what lies past each row's length: a gradient of zero does not cancel a NaN in a product.

@@ -51,9 +51,7 @@ impl Checked {
         let Sizes { steps, batch, state, gates, .. } = sizes;
         let dtype = inputs.source.dtype();
         let device = plain(inputs.source.device());
-        if !matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
-            || !device.supports_dtype(dtype)
-        {
+        if !computes_in(&device, dtype) {
             return Err(Error::UnsupportedDType { tensor: "source", got: dtype, device });
         }
         let checked = Self { inputs: RecurrentInputs::default(), sizes, dtype, device, cell };
@@ -219,6 +217,27 @@ pub(crate) fn present<const D: usize>(tensor: Option<DispatchTensor>) -> Tensor<
 /// A device without its autodiff association, which does not say where a tensor is.
 fn plain(device: Device) -> Device {
     if device.is_autodiff() { device.inner() } else { device }
+}
+
+/// Whether a device computes in an element type.
+fn computes_in(device: &Device, dtype: DType) -> bool {
+    matches!(dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+        && device.supports_dtype(dtype)
+        && !(dtype == DType::F64 && is_wgpu(device))
+}
+
+/// The shader languages have no `tanh` and no `exp` in f64: where an adapter offers the type nonetheless, these
+/// give wrong numbers.
+#[cfg(feature = "cubecl-backend")]
+fn is_wgpu(device: &Device) -> bool {
+    use burn::backend::{CubeDevice, DispatchDevice};
+
+    matches!(device.as_dispatch(), DispatchDevice::Cube(CubeDevice::Wgpu(_)))
+}
+
+#[cfg(not(feature = "cubecl-backend"))]
+fn is_wgpu(_device: &Device) -> bool {
+    false
 }
 
 fn axes_of(axes: &str, cell: &Cell) -> String {

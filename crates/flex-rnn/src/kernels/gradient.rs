@@ -145,7 +145,7 @@ unsafe fn reset_rows<S: Simd, T: Arithmetic>(step: &ResetGradient<T>, gates: &Ga
             T::vstore_unaligned(step.gate.add(row * step.gate_row), reset);
             let mut through = path * r;
             if !step.mask.is_null() {
-                through = through * load(step.mask.add(row * step.mask_row), step.valid);
+                through *= load(step.mask.add(row * step.mask_row), step.valid);
             }
             let carried = step.carried.add(row * step.carried_row);
             T::vstore_unaligned(carried, T::vload_unaligned::<S>(carried) + through);
@@ -233,7 +233,7 @@ unsafe fn through_rows<S: Simd, T: Arithmetic>(step: &Through<T>) {
             }
             let mut product = T::vload_unaligned::<S>(step.product.add(row * step.product_row));
             if !step.mask.is_null() {
-                product = product * load(step.mask.add(row * step.mask_row), step.valid);
+                product *= load(step.mask.add(row * step.mask_row), step.valid);
             }
             let carried = step.carried.add(row * step.carried_row);
             T::vstore_unaligned(carried, T::vload_unaligned::<S>(carried) + product);

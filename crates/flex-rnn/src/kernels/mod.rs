@@ -11,7 +11,7 @@ use macerator::{Arch, Simd, WithSimd};
 use crate::element::Arithmetic;
 pub(crate) use gradient::{GruGradient, ResetGradient, SingleGateGradient, Through};
 pub(crate) use math::Act;
-pub(crate) use product::Product;
+pub(crate) use product::{DOT_ROWS, Dots, Product};
 pub(crate) use step::{Gates, Step};
 pub(crate) use transfer::{ColumnSums, States, Store};
 
@@ -39,6 +39,7 @@ pub struct Kernels<T> {
     pub(crate) rows: usize,
     /// Products with 1, 2 and 3 vectors a panel.
     pub(crate) product: [unsafe fn(&Product<T>); 3],
+    pub(crate) dots: unsafe fn(&Dots<T>),
     pub(crate) store: unsafe fn(&Store<T>),
     pub(crate) states: unsafe fn(&States<T>),
     pub(crate) column_sums: unsafe fn(&ColumnSums<T>),
@@ -74,6 +75,7 @@ impl<T: Arithmetic> Kernels<T> {
             lanes,
             rows: if many { 8 } else { 4 },
             product: [product::product::<S, T, 1>, product::product::<S, T, 2>, product::product::<S, T, 3>],
+            dots: product::dots::<S, T>,
             store: transfer::store::<S, T>,
             states: transfer::states::<S, T>,
             column_sums: transfer::column_sums::<S, T>,

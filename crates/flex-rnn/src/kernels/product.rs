@@ -5,6 +5,7 @@
 
 use macerator::{Simd, Vector, WithSimd};
 
+use super::load;
 use crate::element::Arithmetic;
 
 /// `c[row][panel] = Σ a[row][depth] · b[panel][depth]`, the depth in `segments` of `depth` each.
@@ -125,6 +126,90 @@ unsafe fn tile<S: Simd, T: Arithmetic, const R: usize, const V: usize, const P: 
                     }
                     T::vstore_unaligned(to, sum);
                 }
+            }
+        }
+    }
+}
+
+/// Products with weights as they are, for so few rows that packing would cost more: `c[row][column]` is the dot
+/// product of a row of `a` and a row of `b`.
+pub(crate) struct Dots<T> {
+    /// From 1 to [`DOT_ROWS`].
+    pub rows: usize,
+    pub columns: usize,
+    pub depth: usize,
+    pub a: *const T,
+    pub a_row: usize,
+    pub b: *const T,
+    pub b_row: usize,
+    pub c: *mut T,
+    pub c_row: usize,
+}
+
+/// The most rows that [`Dots`] takes.
+pub(crate) const DOT_ROWS: usize = 4;
+
+pub(super) unsafe fn dots<S: Simd, T: Arithmetic>(call: &Dots<T>) {
+    // SAFETY: the caller answers for the pointers, and for the processor having the features of S.
+    unsafe {
+        match call.rows {
+            1 => S::vectorize(AllDots::<T, 1, 8>(call)),
+            2 => S::vectorize(AllDots::<T, 2, 4>(call)),
+            3 => S::vectorize(AllDots::<T, 3, 4>(call)),
+            4 => S::vectorize(AllDots::<T, 4, 4>(call)),
+            rows => unreachable!("dot products of {rows} rows"),
+        }
+    }
+}
+
+/// `R` rows by `C` columns at once.
+struct AllDots<'a, T, const R: usize, const C: usize>(&'a Dots<T>);
+
+impl<T: Arithmetic, const R: usize, const C: usize> WithSimd for AllDots<'_, T, R, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self) {
+        let mut column = 0;
+        // SAFETY: the caller of `dots` answers for the pointers.
+        unsafe {
+            while self.0.columns - column >= C {
+                some_dots::<S, T, R, C>(self.0, column);
+                column += C;
+            }
+            for column in column..self.0.columns {
+                some_dots::<S, T, R, 1>(self.0, column);
+            }
+        }
+    }
+}
+
+/// Every sum runs in the lanes of one vector, whatever the number of columns at once.
+#[inline(always)]
+unsafe fn some_dots<S: Simd, T: Arithmetic, const R: usize, const C: usize>(call: &Dots<T>, column: usize) {
+    let lanes = T::lanes::<S>();
+    let mut sums = [[T::ZERO.splat::<S>(); C]; R];
+    // SAFETY: the caller answers for the pointers.
+    unsafe {
+        let b = call.b.add(column * call.b_row);
+        let mut k = 0;
+        while k < call.depth {
+            let valid = (call.depth - k).min(lanes);
+            let mut a = [T::ZERO.splat::<S>(); R];
+            for row in 0..R {
+                a[row] = load(call.a.add(row * call.a_row + k), valid);
+            }
+            for c in 0..C {
+                let weights: Vector<S, T> = load(b.add(c * call.b_row + k), valid);
+                for row in 0..R {
+                    sums[row][c] = a[row].mul_add(weights, sums[row][c]);
+                }
+            }
+            k += lanes;
+        }
+        for row in 0..R {
+            for c in 0..C {
+                call.c.add(row * call.c_row + column + c).write(sums[row][c].reduce_add());
             }
         }
     }
