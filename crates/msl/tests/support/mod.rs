@@ -19,7 +19,6 @@ use rnn_conformance::{Case, Kind, Tolerance};
 use rnn_msl::{
     server::Device,
     stand_in::{Clang, StandIn},
-    text::Form,
 };
 
 /// A compiler, or why there is none.
@@ -54,7 +53,7 @@ pub fn run(case: &Case, dtype: DType, strategy: Strategy, engine: StandIn) -> Re
             wrong.push(format!("{name} is missing"));
             continue;
         };
-        let shape: Vec<usize> = expected.shape.iter().copied().collect();
+        let shape: Vec<usize> = expected.shape().iter().copied().collect();
         let data = TensorData::new(result.1.clone(), shape).convert_dtype(dtype);
         if let Some(mismatch) = tolerance.compare(&data, expected, dtype) {
             wrong.push(format!("{name} {mismatch}"));
@@ -117,8 +116,8 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(case: &'a Case, cell: Described, dtype: DType, client: &'a Client) -> Self {
-        let source = &case.inputs()["source"].shape;
-        let weight = &case.inputs()["recurrent_weight"].shape;
+        let source = &case.inputs()["source"].shape();
+        let weight = &case.inputs()["recurrent_weight"].shape();
         let hidden = *weight.iter().last().expect("a weight has axes");
         let sizes = Sizes { steps: source[0], batch: source[1], hidden };
         Self { case, cell: kernel_cell(&cell), sizes, dtype, client }
