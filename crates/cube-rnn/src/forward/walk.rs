@@ -80,8 +80,10 @@ pub(crate) fn place(row0: usize, batch: usize, #[comptime] q: usize, #[comptime]
     let exists = row < plan.rows && row0 + row < batch && unit < plan.hidden;
     let direction = CUBE_POS_Z as usize;
     let safe_unit = select(exists, unit, 0);
+    // Units without a result read partial sums all the same, which end with the last row.
+    let safe_row = if comptime!(plan.rows % plan.split == 0) { row } else { select(row < plan.rows, row, 0) };
     Place {
-        row,
+        row: safe_row,
         column,
         batch: select(exists, row0 + row, 0),
         unit: safe_unit,

@@ -1,0 +1,145 @@
+//! A kernel's text: what Burn's `metal` feature hands to Apple's compiler, and what wgpu hands it without.
+
+use cubecl::{
+    Compiler, CubeKernel, WgpuCompilationOptions, define_kernel, ir::settings::ExecutionMode,
+    wgpu::WgslCompiler,
+};
+use cubecl_cpp::{MslCompiler, shared::CompilationOptions};
+use naga::{
+    back::msl::{BindTarget, EntryPointResources, Options, PipelineOptions, write_string},
+    proc::{BoundsCheckPolicies, BoundsCheckPolicy},
+    valid::{Capabilities, ValidationFlags, Validator},
+};
+
+/// The two ways from a kernel to MSL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Form {
+    /// CubeCL's own, with Burn's `metal` feature.
+    Msl,
+    /// naga's of CubeCL's WGSL, without it.
+    Naga,
+}
+
+impl Form {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Msl, Self::Naga];
+
+    /// Its name in file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Msl => "msl",
+            Self::Naga => "naga",
+        }
+    }
+}
+
+/// A kernel's text in each of its forms.
+#[derive(Clone, Debug)]
+pub struct Text {
+    /// The kernel's name.
+    pub name: String,
+    /// Threads of a threadgroup.
+    pub threads: [u32; 3],
+    /// Buffers, without the info.
+    pub buffers: usize,
+    /// Bytes of threadgroup memory.
+    pub threadgroup_memory: usize,
+    /// MSL by CubeCL.
+    pub msl: String,
+    /// WGSL by CubeCL; none with bfloat, which it has not.
+    pub wgsl: Option<String>,
+    /// MSL by naga, of the WGSL.
+    pub naga: Option<String>,
+}
+
+impl Text {
+    /// Compiles a kernel, as Burn does.
+    pub fn compile(kernel: &dyn CubeKernel) -> Result<Self, String> {
+        let define = || define_kernel(kernel).map_err(|error| error.to_string());
+        let definition = define()?;
+        let settings = &definition.settings;
+        if settings.execution_mode != ExecutionMode::Unchecked {
+            return Err("a kernel that CubeCL adds checks to".into());
+        }
+        let name = settings.kernel_name.clone();
+        let threads = [settings.cube_dim.x, settings.cube_dim.y, settings.cube_dim.z];
+        let msl = MslCompiler::default()
+            .compile(definition, &CompilationOptions::default())
+            .map_err(|error| format!("`{name}` does not compile to MSL: {error}"))?;
+        let source = msl.to_string();
+        let wgsl = match source.contains("bfloat") {
+            true => None,
+            false => {
+                let shader = WgslCompiler
+                    .compile(define()?, &WgpuCompilationOptions::default())
+                    .map_err(|error| format!("`{name}` does not compile to WGSL: {error}"))?;
+                Some(shader.to_string())
+            }
+        };
+        let naga = wgsl.as_deref().map(|wgsl| through_naga(wgsl, msl.buffers.len())).transpose()?;
+        Ok(Self {
+            name,
+            threads,
+            buffers: msl.buffers.len(),
+            threadgroup_memory: msl.shared_memory_size,
+            msl: source,
+            wgsl,
+            naga,
+        })
+    }
+
+    /// The text in a form, if it has it.
+    pub fn form(&self, form: Form) -> Option<&str> {
+        match form {
+            Form::Msl => Some(&self.msl),
+            Form::Naga => self.naga.as_deref(),
+        }
+    }
+}
+
+/// The MSL that wgpu makes of a kernel's WGSL for an unchecked module: no checks of bounds, of loops or of divisors, no
+/// zeroed workgroup memory. Bindings keep their numbers.
+fn through_naga(wgsl: &str, buffers: usize) -> Result<String, String> {
+    let module = naga::front::wgsl::parse_str(wgsl).map_err(|error| error.emit_to_string(wgsl))?;
+    let info = Validator::new(ValidationFlags::all(), Capabilities::all())
+        .validate(&module)
+        .map_err(|error| error.emit_to_string(wgsl))?;
+    let [entry] = &module.entry_points[..] else {
+        return Err("a kernel has one entry point".into());
+    };
+    let resources = module
+        .global_variables
+        .iter()
+        .filter_map(|(_, variable)| variable.binding)
+        .map(|binding| {
+            let slot = u8::try_from(binding.binding).expect("a kernel has few buffers");
+            (binding, BindTarget { buffer: Some(slot), mutable: true, ..Default::default() })
+        })
+        .collect();
+    let slots = EntryPointResources {
+        resources,
+        immediates_buffer: None,
+        sizes_buffer: Some(u8::try_from(buffers + 1).expect("a kernel has few buffers")),
+    };
+    let policies = BoundsCheckPolicies {
+        index: BoundsCheckPolicy::Unchecked,
+        buffer: BoundsCheckPolicy::Unchecked,
+        image_load: BoundsCheckPolicy::Unchecked,
+        binding_array: BoundsCheckPolicy::Unchecked,
+    };
+    let options = Options {
+        lang_version: (3, 2),
+        per_entry_point_map: [(entry.name.clone(), slots)].into(),
+        fake_missing_bindings: false,
+        bounds_check_policies: policies,
+        zero_initialize_workgroup_memory: false,
+        force_loop_bounding: false,
+        emit_int_div_checks: false,
+        ..Default::default()
+    };
+    let pipeline =
+        PipelineOptions { entry_point: Some((entry.stage, entry.name.clone())), ..Default::default() };
+    let (text, _) =
+        write_string(&module, &info, &options, &pipeline).map_err(|error| format!("naga: {error}"))?;
+    Ok(text)
+}
