@@ -5,7 +5,7 @@ mod common;
 use common::{LEVELS, Number, Tensors, assert_close, case, reference, rng, with_threads};
 
 /// Sizes `[T, N, I, H]` around those of vectors, row groups, blocks and chunks.
-const SIZES: [[usize; 4]; 14] = [
+const SIZES: [[usize; 4]; 18] = [
     [1, 1, 1, 1],
     [5, 1, 3, 7],
     [4, 2, 5, 16],
@@ -20,6 +20,11 @@ const SIZES: [[usize; 4]; 14] = [
     [0, 3, 2, 4],
     [3, 0, 2, 4],
     [5, 12, 33, 80],
+    // So few rows that the weights are not packed.
+    [1, 4, 37, 50],
+    [1, 3, 16, 32],
+    [2, 2, 3, 7],
+    [4, 1, 20, 65],
 ];
 
 fn compare<T: Number>(seed: u64) {
