@@ -2,10 +2,13 @@
 
 use cubecl::prelude::*;
 
+/// Terms that fill the widest load, 16 bytes.
+const RUN: usize = 4;
+
 /// How a cube's units share a product `[rows, depth] x [depth, outputs, columns]`.
 ///
 /// `units` columns of each output belong to the cube. `split` units of the cube share one column, each summing
-/// every `split`-th term.
+/// every `split`-th run of terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
     /// Batch rows of the cube.
@@ -30,6 +33,16 @@ impl Product {
     /// Terms that one unit sums.
     pub fn share(&self) -> usize {
         self.depth.div_ceil(self.split)
+    }
+
+    /// Terms in a row that go to the same unit, so that their factors are read at once.
+    pub fn run(&self) -> usize {
+        if self.depth.is_multiple_of(RUN * self.split) { RUN } else { 1 }
+    }
+
+    /// Where the `i`-th term of a unit's share is, for the first unit; for the others `share * run` further on.
+    pub fn term(&self, i: usize) -> usize {
+        i / self.run() * self.run() * self.split + i % self.run()
     }
 
     /// Whether every unit sums the same number of terms.
@@ -95,7 +108,7 @@ fn term_weight<E: Float>(
     #[comptime] g: usize,
     #[comptime] product: Product,
 ) -> f32 {
-    let term = comptime!(i * product.split) + share;
+    let term = comptime!(product.term(i)) + share * product.run();
     let offset = comptime!(g * product.output_stride);
     if comptime!(product.even()) {
         f32::cast_from(weight[base + term * product.row_stride + offset])
@@ -137,7 +150,7 @@ pub(crate) fn accumulate<E: Float>(
     if comptime!(product.resident) {
         #[unroll]
         for i in 0..product.share() {
-            let term = comptime!(i * product.split) + share;
+            let term = comptime!(product.term(i)) + share * product.run();
             // Past the last term the weight is zero, and so must be the factor: it may be a NaN.
             let inside = term < product.depth;
             let term = if comptime!(product.even()) { term } else { select(inside, term, 0) };
@@ -153,22 +166,32 @@ pub(crate) fn accumulate<E: Float>(
             }
         }
     } else {
-        let mut term = share;
+        let run = comptime!(product.run());
+        let mut term = share * run;
+        // `depth` is a multiple of the run: a part of the product begins and ends with a multiple.
         while term < depth {
-            let mut values = Array::<f32>::new(product.outputs);
+            let mut values = Array::<f32>::new(comptime!(run * product.outputs));
             #[unroll]
-            for g in 0..product.outputs {
-                values[g] = streamed_weight::<E>(weight, base, term, g, product);
+            for i in 0..run {
+                #[unroll]
+                for g in 0..product.outputs {
+                    values[comptime!(i * product.outputs + g)] =
+                        streamed_weight::<E>(weight, base, term + i, g, product);
+                }
             }
             #[unroll]
             for row in 0..product.rows {
-                let factor = enter[comptime!(row * stride) + term];
                 #[unroll]
-                for g in 0..product.outputs {
-                    sums[comptime!(row * product.outputs + g)] += factor * values[g];
+                for i in 0..run {
+                    let factor = enter[comptime!(row * stride) + term + i];
+                    #[unroll]
+                    for g in 0..product.outputs {
+                        sums[comptime!(row * product.outputs + g)] +=
+                            factor * values[comptime!(i * product.outputs + g)];
+                    }
                 }
             }
-            term += product.split;
+            term += comptime!(run * product.split);
         }
     }
 }

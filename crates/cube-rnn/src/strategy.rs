@@ -66,6 +66,9 @@ impl core::str::FromStr for Strategy {
 /// Shared memory a kernel may use, in bytes: Metal's limit, which all devices have.
 const SHARED_MEMORY: usize = 32 * 1024;
 
+/// Of it, what a cube needs to meet others, with room for alignment.
+const MEETING_MEMORY: usize = 64;
+
 /// Weights a unit keeps in registers at most. With some 30 registers beside them, 512 units then fill a
 /// register file of 64 Ki words.
 const RESIDENT_WEIGHTS: usize = 96;
@@ -223,8 +226,7 @@ fn plan_steps(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass
     let units = hidden.min(32);
     let split = (256.min(limits.units) / units).max(1).next_power_of_two().min(8);
     let split = if units * split > limits.units { split / 2 } else { split }.max(1);
-    let rows = sizes.batch.min(8).next_power_of_two();
-    Plan {
+    let plan = |rows| Plan {
         cell,
         hidden,
         rows,
@@ -237,7 +239,10 @@ fn plan_steps(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass
         chunk: depth(cell, hidden, pass).min(256),
         phase: Phase::Whole,
         mask_steps,
-    }
+    };
+    let wanted = sizes.batch.min(8).next_power_of_two();
+    let rows = [8, 4, 2].into_iter().filter(|rows| *rows <= wanted);
+    rows.map(plan).find(|plan| shared_memory(plan, pass) <= limits.shared_memory).unwrap_or_else(|| plan(1))
 }
 
 /// Terms of the longest product.
@@ -254,7 +259,7 @@ fn shared_memory(plan: &Plan, pass: Pass) -> usize {
         Pass::Forward => plan.forward_product().partials(),
         Pass::Backward => plan.backward_product().partials(),
     };
-    4 * (plan.rows * plan.chunk + partials)
+    4 * (plan.rows * plan.chunk + partials) + MEETING_MEMORY
 }
 
 /// The cubes of a plan and their units.

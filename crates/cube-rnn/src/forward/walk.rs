@@ -81,7 +81,8 @@ pub(crate) fn place(row0: usize, batch: usize, #[comptime] q: usize, #[comptime]
     let direction = CUBE_POS_Z as usize;
     let safe_unit = select(exists, unit, 0);
     // Units without a result read partial sums all the same, which end with the last row.
-    let safe_row = if comptime!(plan.rows % plan.split == 0) { row } else { select(row < plan.rows, row, 0) };
+    let safe_row =
+        if comptime!(plan.rows.is_multiple_of(plan.split)) { row } else { select(row < plan.rows, row, 0) };
     Place {
         row: safe_row,
         column,
