@@ -3,7 +3,7 @@
 //!
 //! One test, as a strategy is in force in the whole process.
 
-use std::{num::NonZero, path::Path};
+use std::{num::NonZero, path::Path, thread};
 
 use burn::tensor::DType;
 use burn_rnn::{KernelOptions, Strategy, force_strategy};
@@ -20,9 +20,21 @@ fn every_strategy_passes_the_cases_of_the_operations() {
     let options = |strategy, steps| KernelOptions { strategy, steps_per_launch: NonZero::new(steps) };
     for options in [options(Strategy::Cube, 0), options(Strategy::Steps, 0), options(Strategy::Cube, 3)] {
         force_strategy(options);
-        let outcomes: Vec<_> = cases.iter().map(|case| device.run_case(case, DType::F32)).collect();
-        let failed: Vec<_> = outcomes.iter().filter(|outcome| outcome.failure.is_some()).collect();
-        let lines: Vec<_> = failed.iter().map(|outcome| outcome.to_string()).collect();
-        assert!(failed.is_empty(), "{options:?}:\n{}", lines.join("\n"));
+        let failed = failures(&device, &cases);
+        assert!(failed.is_empty(), "{options:?}:\n{}", failed.join("\n"));
     }
+}
+
+/// Lines for the cases that fail; they run side by side, as most of the time goes into compiling kernels.
+fn failures(device: &TestDevice, cases: &[Case]) -> Vec<String> {
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    let part = |part: &[Case]| -> Vec<String> {
+        let outcomes = part.iter().map(|case| device.run_case(case, DType::F32));
+        outcomes.filter(|outcome| outcome.failure.is_some()).map(|outcome| outcome.to_string()).collect()
+    };
+    thread::scope(|scope| {
+        let parts = cases.chunks(cases.len().div_ceil(threads));
+        let running: Vec<_> = parts.map(|cases| scope.spawn(move || part(cases))).collect();
+        running.into_iter().flat_map(|part| part.join().expect("a case's panic is its failure")).collect()
+    })
 }

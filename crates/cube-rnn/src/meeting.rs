@@ -28,7 +28,6 @@ pub(crate) fn meet(
     expected: u32,
     all_met: &mut Shared<[u32]>,
 ) -> bool {
-    sync_cube();
     sync_storage();
     if UNIT_POS == 0 {
         let arrived = counters[group].fetch_add(1u32) + 1;

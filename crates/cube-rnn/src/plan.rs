@@ -54,6 +54,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Loads of a product's factors that a unit has under way at the same time: each takes hundreds of cycles
+    /// where another cube wrote the value.
+    pub fn loads(&self) -> usize {
+        (self.rows * self.chunk).div_ceil(self.units * self.split).min(8)
+    }
+
     /// Channels of the state, `D·H`.
     pub fn state(&self) -> usize {
         self.cell.directions() * self.hidden

@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Seed of the model's first weights and of the sample [default: 1]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Optimiser steps in all [default: 1200]
+    /// Optimiser steps in all [default: 1800]
     #[arg(long)]
     pub steps: Option<usize>,
     /// Places in the text that are read side by side [default: 32]
@@ -114,7 +114,7 @@ impl Default for Settings {
             text: None,
             layer: LayerChoice::Fused,
             seed: 1,
-            steps: 1200,
+            steps: 1800,
             batch: 32,
             window: 64,
             hidden: 192,

@@ -9,7 +9,7 @@ use crate::{
     Activation, Cell, Constant, Gru, Kind,
     activation::{activate, clamp_state, slope},
     forward::{
-        Place, chunk_depth, first_row, load_rows, mask_at, mix, optional, place, runs, time_of,
+        Place, chunk_depth, first_row, load_rows, mask_at, mix, optional, place, runs, store_loads, time_of,
         walks_backwards,
     },
     meeting::{expect_all, meet},
@@ -674,22 +674,30 @@ fn load_passed(
     #[comptime] plan: Plan,
 ) {
     let depth = comptime!(plan.backward_product().depth);
-    let mut position = UNIT_POS as usize;
-    while position < comptime!(plan.rows * plan.chunk) {
-        let row = row0 + position / plan.chunk;
-        let term = from + position % plan.chunk;
-        let mut value = 0.0f32;
-        if row < batch && term < depth && iteration > 0 {
+    let size = comptime!(plan.rows * plan.chunk);
+    let count = plan.loads();
+    let mut values = Array::<f32>::new(count);
+    let mut first = UNIT_POS as usize;
+    while first < size {
+        #[unroll]
+        for i in 0..count {
+            values[i] = 0.0f32;
             #[comptime]
             match &exchange.passed {
                 ComptimeOption::Some(passed) => {
-                    value = f32::reinterpret(passed[passed_at(iteration, row, term, batch, plan)].load());
+                    let position = first + comptime!(i * plan.units * plan.split);
+                    let row = row0 + position / plan.chunk;
+                    let term = from + position % plan.chunk;
+                    let exists = position < size && row < batch && term < depth && iteration > 0;
+                    let (row, term) = (select(exists, row, 0), select(exists, term, 0));
+                    let bits = passed[passed_at(iteration, row, term, batch, plan)].load();
+                    values[i] = select(exists, f32::reinterpret(bits), 0.0);
                 }
                 ComptimeOption::None => {}
             }
         }
-        enter[position] = value;
-        position += comptime!(plan.units * plan.split);
+        store_loads(enter, &values, first, plan);
+        first += comptime!(count * plan.units * plan.split);
     }
 }
 

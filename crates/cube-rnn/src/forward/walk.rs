@@ -656,18 +656,42 @@ fn load_state<E: Float>(
     batch: usize,
     #[comptime] plan: Plan,
 ) {
-    let mut position = UNIT_POS as usize;
-    while position < comptime!(plan.rows * plan.chunk) {
-        let row = row0 + position / plan.chunk;
-        let unit = from + position % plan.chunk;
-        let channel = CUBE_POS_Z as usize * plan.hidden + unit;
-        let mut value = 0.0f32;
-        if row < batch && unit < plan.hidden {
-            value = state_at::<E>(inputs, exchange, index, row * plan.state() + channel, batch, plan)
-                * mask_at::<E>(&inputs.mask, time, row, channel, batch, plan);
+    let size = comptime!(plan.rows * plan.chunk);
+    let count = plan.loads();
+    let mut values = Array::<f32>::new(count);
+    let mut first = UNIT_POS as usize;
+    while first < size {
+        #[unroll]
+        for i in 0..count {
+            let position = first + comptime!(i * plan.units * plan.split);
+            let row = row0 + position / plan.chunk;
+            let unit = from + position % plan.chunk;
+            let exists = position < size && row < batch && unit < plan.hidden;
+            let row = select(exists, row, 0);
+            let channel = CUBE_POS_Z as usize * plan.hidden + select(exists, unit, 0);
+            let state = state_at::<E>(inputs, exchange, index, row * plan.state() + channel, batch, plan);
+            let mask = mask_at::<E>(&inputs.mask, time, row, channel, batch, plan);
+            values[i] = select(exists, state * mask, 0.0);
         }
-        enter[position] = value;
-        position += comptime!(plan.units * plan.split);
+        store_loads(enter, &values, first, plan);
+        first += comptime!(count * plan.units * plan.split);
+    }
+}
+
+/// Stores what was loaded of a tile's factors, from `first` on.
+#[cube]
+pub(crate) fn store_loads(
+    enter: &mut Shared<[f32]>,
+    values: &Array<f32>,
+    first: usize,
+    #[comptime] plan: Plan,
+) {
+    #[unroll]
+    for i in 0..plan.loads() {
+        let position = first + comptime!(i * plan.units * plan.split);
+        if position < comptime!(plan.rows * plan.chunk) {
+            enter[position] = values[i];
+        }
     }
 }
 
@@ -681,15 +705,21 @@ pub(crate) fn load_rows(
     batch: usize,
     #[comptime] plan: Plan,
 ) {
-    let mut position = UNIT_POS as usize;
-    while position < comptime!(plan.rows * plan.chunk) {
-        let row = row0 + position / plan.chunk;
-        let unit = from + position % plan.chunk;
-        let mut value = 0.0f32;
-        if row < batch && unit < plan.hidden {
-            value = values[row * plan.state() + CUBE_POS_Z as usize * plan.hidden + unit];
+    let size = comptime!(plan.rows * plan.chunk);
+    let count = plan.loads();
+    let mut loaded = Array::<f32>::new(count);
+    let mut first = UNIT_POS as usize;
+    while first < size {
+        #[unroll]
+        for i in 0..count {
+            let position = first + comptime!(i * plan.units * plan.split);
+            let row = row0 + position / plan.chunk;
+            let unit = from + position % plan.chunk;
+            let exists = position < size && row < batch && unit < plan.hidden;
+            let channel = CUBE_POS_Z as usize * plan.hidden + unit;
+            loaded[i] = select(exists, values[select(exists, row * plan.state() + channel, 0)], 0.0);
         }
-        enter[position] = value;
-        position += comptime!(plan.units * plan.split);
+        store_loads(enter, &loaded, first, plan);
+        first += comptime!(count * plan.units * plan.split);
     }
 }
