@@ -616,3 +616,24 @@ fn layers_show_what_they_are() {
         "RecurrentParameters {d_input: 2, d_hidden: 8, bias: true, params: 272}"
     );
 }
+
+#[test]
+fn without_rows_results_are_empty() {
+    let device = device();
+    for bidirectional in [false, true] {
+        for num_layers in [1, 2] {
+            let directions = 1 + bidirectional as usize;
+            let layer =
+                GruConfig::new(3, 5, true).with_bidirectional(bidirectional).with_num_layers(num_layers);
+            let layer = layer.init(&device);
+            for state in [None, Some(random([num_layers * directions, 0, 5], &device))] {
+                let (output, state) = layer.forward(random([0, 4, 3], &device), state);
+                assert_eq!(output.dims(), [0, 4, directions * 5]);
+                assert_eq!(state.dims(), [num_layers * directions, 0, 5]);
+            }
+        }
+    }
+    let rnn = RnnConfig::new(3, 5, true).init(&device);
+    let (output, state) = rnn.step(random([0, 3], &device), None);
+    assert_eq!((output.dims(), state.dims()), ([0, 5], [1, 0, 5]));
+}

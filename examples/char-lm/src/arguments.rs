@@ -127,6 +127,20 @@ impl Default for Settings {
     }
 }
 
+/// Larger sizes are typing errors.
+const LARGEST_SIZE: usize = 65_536;
+
+/// With Adam's moments and gradients these fill 4 GiB.
+const MOST_WEIGHTS: u128 = 1 << 28;
+
+impl Settings {
+    /// Weights of the GRU layers.
+    fn weights(&self) -> u128 {
+        let (hidden, layers, embedding) = (self.hidden as u128, self.layers as u128, self.embedding as u128);
+        3 * hidden * (embedding + hidden + (layers - 1) * 2 * hidden)
+    }
+}
+
 impl Arguments {
     /// The settings of the run: as given, else as `saved` with a checkpoint, else the defaults.
     ///
@@ -169,6 +183,20 @@ impl Arguments {
             if count == 0 {
                 bail!("--{name} must be from 1 up, got 0");
             }
+        }
+        for (name, size) in &counts[1..6] {
+            if *size > LARGEST_SIZE {
+                bail!("--{name} must be at most {LARGEST_SIZE}, got {size}");
+            }
+        }
+        let weights = settings.weights();
+        if weights > MOST_WEIGHTS {
+            bail!(
+                "--hidden {}, --layers {} and --embedding {} make {weights} weights, more than {MOST_WEIGHTS}",
+                settings.hidden,
+                settings.layers,
+                settings.embedding
+            );
         }
         for (name, number) in [("learning-rate", settings.learning_rate), ("temperature", self.temperature)] {
             if !(number.is_finite() && number >= 0.0) {

@@ -114,15 +114,10 @@ pub fn read<M: Module>(
         let device = model.devices().into_iter().next().context("a model has a device")?;
         let model = model.try_load_record(ModuleRecord::from_bytes(bytes(MODEL)?)?)?;
         let optimizer = optimizer.load_record(OptimizerRecord::from_bytes(bytes(OPTIMIZER)?)?);
-        let state = match folder.join(STATE).exists() {
-            true => {
-                let record = ModuleRecord::from_bytes(bytes(STATE)?)?;
-                let empty = Saved { state: Param::from_tensor(Tensor::zeros(state_shape, &device)) };
-                Some(empty.try_load_record(record)?.state.val().detach())
-            }
-            false => None,
-        };
-        Ok(Contents { model, optimizer, state })
+        let record = ModuleRecord::from_bytes(bytes(STATE).context(STATE)?)?;
+        let empty = Saved { state: Param::from_tensor(Tensor::zeros(state_shape, &device)) };
+        let state = empty.try_load_record(record)?.state.val().detach();
+        Ok(Contents { model, optimizer, state: Some(state) })
     };
     read().with_context(|| format!("can't read the checkpoint {}", folder.display()))
 }

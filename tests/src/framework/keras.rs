@@ -104,7 +104,7 @@ impl Framework for Keras {
         let output = if self.go_backwards { output.flip([0]) } else { output };
         Results {
             output: ("output", Ranked::Three(time_major(output, true))),
-            final_state: ("state", Ranked::Two(final_state.reshape([batch, hidden]))),
+            final_state: ("state", Ranked::Two(final_state.swap_dims(0, 1).reshape([batch, hidden]))),
         }
     }
 

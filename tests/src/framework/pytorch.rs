@@ -75,11 +75,13 @@ impl PyTorch {
                 None => {}
             }
         }
-        let weights = self.weights();
-        for name in &weights {
+        // One by one: a layer too many is found before the names of a million more are made.
+        for name in self.weights() {
             let rank = if name.contains("bias") { 1 } else { 2 };
-            check_integers(name, case.require(name, &[rank])?, false)?;
+            check_integers(&name, case.require(&name, &[rank])?, false)?;
         }
+        self.check_gradients(case)?;
+        let weights: Vec<_> = self.weights().collect();
         let others = ["input", "h_0", "output_gradient", "state_gradient"];
         let known = |name: &str| others.contains(&name) || weights.iter().any(|weight| weight == name);
         case.allow(known, |name| match name.strip_prefix("grad.") {
@@ -89,19 +91,37 @@ impl PyTorch {
     }
 
     /// The names of the weights that the module's state dict holds.
-    pub(crate) fn weights(&self) -> Vec<String> {
+    pub(crate) fn weights(&self) -> impl Iterator<Item = String> {
         let kinds: &[&str] = match self.bias {
             true => &["weight_ih", "weight_hh", "bias_ih", "bias_hh"],
             false => &["weight_ih", "weight_hh"],
         };
         let directions: &[&str] = if self.bidirectional { &["", "_reverse"] } else { &[""] };
-        let mut names = Vec::new();
-        for layer in 0..self.num_layers {
-            for direction in directions {
-                names.extend(kinds.iter().map(|kind| format!("weights.{kind}_l{layer}{direction}")));
+        (0..self.num_layers).flat_map(move |layer| {
+            directions.iter().flat_map(move |direction| {
+                kinds.iter().map(move |kind| format!("weights.{kind}_l{layer}{direction}"))
+            })
+        })
+    }
+
+    /// Gradients must have the shapes of what they are gradients of.
+    fn check_gradients(&self, case: &Case) -> Result<(), CaseError> {
+        let input = case.require("input", &[3])?.shape();
+        let batch = input[if self.batch_first { 0 } else { 1 }];
+        let directions = 1 + self.bidirectional as usize;
+        let output = [input[0], input[1], directions * self.hidden_size];
+        let state = [self.num_layers * directions, batch, self.hidden_size];
+        for (name, expected) in [("output_gradient", output), ("state_gradient", state)] {
+            if let Some(gradient) = case.input(name, &[3])?
+                && gradient.shape()[..] != expected
+            {
+                return Err(CaseError::tensor(
+                    name,
+                    format!("must have the shape {expected:?}, got {:?}", gradient.shape()),
+                ));
             }
         }
-        names
+        Ok(())
     }
 }
 

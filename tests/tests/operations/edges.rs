@@ -35,6 +35,7 @@ fn without_steps_or_rows_there_is_nothing_but_the_state() {
         for problem in problems() {
             for [steps, batch] in [[0, 3], [4, 0], [0, 0]] {
                 let problem = problem.clone().with_sizes([steps, batch, 2, 3]).with_lengths(vec![0; batch]);
+                let problem = problem.with_mask(MaskAxes::PerStep);
                 let data = problem.data();
                 let shapes = problem.shapes();
                 for (way, (outputs, gradient)) in [

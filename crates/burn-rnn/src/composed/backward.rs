@@ -37,11 +37,11 @@ pub(crate) fn backward<B: Backend>(
         output_gradient: cast_saved(saved.output_gradient),
         state_gradient: cast_saved(saved.state_gradient),
     };
-    let inputs = clear_mask::<B>(cast_inputs::<B>(inputs, compute));
+    let inputs = cast_inputs::<B>(inputs, compute);
     let gradients = if sizes.is_empty() {
         empty::<B>(&inputs, saved, wanted, &sizes)
     } else {
-        walk_and_multiply::<B>(inputs, saved, wanted, cell, &sizes)
+        walk_and_multiply::<B>(clear_mask::<B>(inputs), saved, wanted, cell, &sizes)
     };
     cast_gradients::<B>(gradients, dtype)
 }

@@ -55,10 +55,9 @@ impl Stack<'_> {
             };
             panic!("{error}");
         }
-        let result = self.forward_time_major(input.reshape([1, batch, features]), state, None);
+        let result = self.forward_time_major(as_sequence(input), state, None);
         let (output, state) = unwrap(result);
-        let [_, batch, channels] = output.dims();
-        (output.reshape([batch, channels]), state)
+        (beside_each_other(output), state)
     }
 
     fn forward_time_major(
@@ -159,20 +158,25 @@ fn on_the_host(lengths: Lengths) -> Result<Lengths, Error> {
     }
 }
 
-/// `[D, N, H]` into `[N, D·H]`.
+/// `[D, N, H]` into `[N, D·H]`. To `reshape` a 0 says "as before", so that an empty batch must come first in it.
 fn beside_each_other(state: Tensor<3>) -> Tensor<2> {
     let [directions, batch, hidden] = state.dims();
     match directions {
-        1 => state.reshape([batch, hidden]),
+        1 if batch > 0 => state.squeeze_dim(0),
         _ => state.swap_dims(0, 1).reshape([batch, directions * hidden]),
     }
+}
+
+/// `[N, I]` into `[1, N, I]`.
+fn as_sequence(input: Tensor<2>) -> Tensor<3> {
+    on_top_of_each_other(input, 1)
 }
 
 /// `[N, D·H]` into `[D, N, H]`.
 fn on_top_of_each_other(state: Tensor<2>, directions: usize) -> Tensor<3> {
     let [batch, channels] = state.dims();
     match directions {
-        1 => state.reshape([1, batch, channels]),
+        1 if batch > 0 => state.unsqueeze_dim(0),
         _ => state.reshape([batch, directions, channels / directions]).swap_dims(0, 1),
     }
 }
