@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Seed of the model's first weights and of the sample [default: 1]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Optimiser steps in all [default: 1800]
+    /// Optimiser steps in all [default: 2400]
     #[arg(long)]
     pub steps: Option<usize>,
     /// Places in the text that are read side by side [default: 32]
@@ -108,13 +108,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// About two minutes on two CPU cores.
+    /// One to two minutes on two CPU cores.
     fn default() -> Self {
         Self {
             text: None,
             layer: LayerChoice::Fused,
             seed: 1,
-            steps: 1800,
+            steps: 2400,
             batch: 32,
             window: 64,
             hidden: 192,

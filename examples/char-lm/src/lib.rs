@@ -15,7 +15,10 @@ pub use model::{Model, ModelConfig};
 pub use text::Text;
 pub use train::Trainer;
 
-use std::time::Instant;
+use std::{
+    io::{Write, stdout},
+    time::Instant,
+};
 
 use anyhow::{Context, Result};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
@@ -32,20 +35,22 @@ pub fn run(arguments: Arguments) -> Result<()> {
     };
     let settings = arguments.settings(saved.as_ref().map(|progress| &progress.settings))?;
     let text = Text::load(settings.text.as_deref())?;
-    std::fs::create_dir_all(&arguments.out)
-        .with_context(|| format!("can't make the folder {}", arguments.out.display()))?;
     let (device, device_name) = choose(arguments.device)?;
-    println!("device:  {device_name}");
-    println!("text:    {text}");
+    // Not `println!`, which panics where the reader of a pipe has gone.
+    let mut out = stdout();
+    writeln!(out, "device:  {device_name}")?;
+    writeln!(out, "text:    {text}")?;
 
     let started = Instant::now();
     let mut trainer = match saved {
         Some(_) => Trainer::resume(&arguments.out, settings, &text, device)?,
         None => Trainer::new(settings, &text, device)?,
     };
-    println!("model:   {}", trainer.description());
+    std::fs::create_dir_all(&arguments.out)
+        .with_context(|| format!("can't make the folder {}", arguments.out.display()))?;
+    writeln!(out, "model:   {}", trainer.description())?;
     if trainer.step() > 0 {
-        println!("resumed: after step {} of {}", trainer.step(), trainer.settings().steps);
+        writeln!(out, "resumed: after step {} of {}", trainer.step(), trainer.settings().steps)?;
     }
 
     let steps = trainer.settings().steps;
@@ -57,23 +62,28 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let report = trainer.advance()?;
         bar.set_position(trainer.step() as u64);
         bar.set_message(report.to_string());
-        if report.held_out.is_some() {
-            bar.suspend(|| println!("step {:>6}  {report}", trainer.step()));
-        }
         if trainer.step() == steps || trainer.step().is_multiple_of(trainer.settings().checkpoint_every) {
             trainer.save(&arguments.out)?;
+        }
+        if report.held_out.is_some() {
+            bar.suspend(|| writeln!(out, "step {:>6}  {report}", trainer.step()))?;
         }
     }
     bar.finish_and_clear();
 
-    println!("trained in {}", HumanDuration(started.elapsed()));
-    println!(
+    writeln!(out, "trained in {}", HumanDuration(started.elapsed()))?;
+    writeln!(
+        out,
         "written: {} and {}, checkpoint in {}",
         arguments.out.join("curve.svg").display(),
         arguments.out.join("curve.csv").display(),
         checkpoint::folder(&arguments.out).display(),
-    );
-    println!("\nA sample of {} characters at temperature {}:\n", arguments.sample, arguments.temperature);
-    println!("{}", trainer.sample(&arguments.prompt, arguments.sample, arguments.temperature)?);
+    )?;
+    writeln!(
+        out,
+        "\nA sample of {} characters at temperature {}:\n",
+        arguments.sample, arguments.temperature
+    )?;
+    writeln!(out, "{}", trainer.sample(&arguments.prompt, arguments.sample, arguments.temperature)?)?;
     Ok(())
 }

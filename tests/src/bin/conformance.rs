@@ -1,7 +1,16 @@
 //! Runs a folder of conformance cases on a device, or on several.
 
 use std::{
-    collections::BTreeMap, env, num::NonZero, panic, path::PathBuf, process::ExitCode, thread, time::Instant,
+    collections::BTreeMap,
+    env,
+    fmt::Display,
+    io::{Write, stdout},
+    num::NonZero,
+    panic,
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::Instant,
 };
 
 use burn::tensor::DType;
@@ -59,23 +68,27 @@ impl From<Element> for DType {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.list_devices {
-        return list_devices(arguments.device.as_deref());
-    }
-    silence_panics_of_cases();
-    force_strategy(KernelOptions {
-        strategy: arguments.strategy.unwrap_or_default(),
-        steps_per_launch: arguments.steps_per_launch,
-    });
-    match run(&arguments) {
+    let done = match arguments.list_devices {
+        true => list_devices(arguments.device.as_deref()),
+        false => run(&arguments),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(problem) => {
             eprintln!("error: {problem}");
-            println!("0 passed, 0 failed");
+            if !arguments.list_devices {
+                // If this can't be written either, the line above has said why.
+                let _ = say("0 passed, 0 failed");
+            }
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes a line to standard output; unlike `println!` it doesn't panic where the reader of a pipe has gone.
+fn say(line: impl Display) -> Result<(), String> {
+    writeln!(stdout(), "{line}").map_err(|error| format!("cannot write to standard output: {error}"))
 }
 
 /// A case's panic is part of the report, which says more of it in one line than the panic's own text.
@@ -89,7 +102,8 @@ fn silence_panics_of_cases() {
     }));
 }
 
-fn list_devices(asked: Option<&str>) -> ExitCode {
+/// Whether there is the device asked for.
+fn list_devices(asked: Option<&str>) -> Result<bool, String> {
     let names = match asked {
         Some(name) => vec![name],
         None => TestDevice::names(),
@@ -97,17 +111,23 @@ fn list_devices(asked: Option<&str>) -> ExitCode {
     let mut missing = false;
     for name in names {
         match TestDevice::open(name) {
-            Ok(device) => println!("{device}"),
+            Ok(device) => say(device)?,
             Err(error) => {
                 missing = true;
-                println!("{error}");
+                say(error)?;
             }
         }
     }
-    if missing && asked.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    Ok(!missing || asked.is_none())
 }
 
+/// Whether all cases passed.
 fn run(arguments: &Arguments) -> Result<bool, String> {
+    silence_panics_of_cases();
+    force_strategy(KernelOptions {
+        strategy: arguments.strategy.unwrap_or_default(),
+        steps_per_launch: arguments.steps_per_launch,
+    });
     let folder = match &arguments.cases {
         Some(folder) => folder.clone(),
         None => {
@@ -123,18 +143,19 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut failed = BTreeMap::new();
     for (device, dtype) in runs(arguments)? {
         let start = Instant::now();
-        println!("{} cases on {device} in {dtype:?}", files.len());
+        say(format_args!("{} cases on {device} in {dtype:?}", files.len()))?;
         let report = device.run_folder(&folder, dtype).map_err(|error| error.to_string())?;
         for outcome in &report.outcomes {
             *failed.entry(outcome.case.clone()).or_default() |= outcome.failure.is_some();
         }
         for outcome in report.failures() {
-            println!("{outcome}");
+            say(outcome)?;
         }
-        println!("  {} of them passed, {:.1} s", report.passed(), start.elapsed().as_secs_f64());
+        let seconds = start.elapsed().as_secs_f64();
+        say(format_args!("  {} of them passed, {seconds:.1} s", report.passed()))?;
     }
     let failures = failed.values().filter(|&&failed| failed).count();
-    println!("{} passed, {failures} failed", failed.len() - failures);
+    say(format_args!("{} passed, {failures} failed", failed.len() - failures))?;
     Ok(failures == 0)
 }
 
@@ -147,7 +168,7 @@ fn runs(arguments: &Arguments) -> Result<Vec<(TestDevice, DType)>, String> {
             match TestDevice::open("wgpu") {
                 Ok(wgpu) => vec![flex, wgpu],
                 Err(error) => {
-                    println!("{error}");
+                    say(error)?;
                     vec![flex]
                 }
             }
@@ -163,7 +184,9 @@ fn runs(arguments: &Arguments) -> Result<Vec<(TestDevice, DType)>, String> {
         for dtype in dtypes {
             match device.device().supports_dtype(dtype) {
                 true => runs.push((device.clone(), dtype)),
-                false if arguments.device.is_none() => println!("{device} does not compute in {dtype:?}"),
+                false if arguments.device.is_none() => {
+                    say(format_args!("{device} does not compute in {dtype:?}"))?
+                }
                 false => return Err(format!("{device} does not compute in {dtype:?}")),
             }
         }

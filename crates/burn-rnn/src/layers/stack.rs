@@ -55,7 +55,7 @@ impl Stack<'_> {
             };
             panic!("{error}");
         }
-        let result = self.forward_time_major(as_sequence(input), state, None);
+        let result = self.forward_time_major(on_top_of_each_other(input, 1), state, None);
         let (output, state) = unwrap(result);
         (beside_each_other(output), state)
     }
@@ -165,11 +165,6 @@ fn beside_each_other(state: Tensor<3>) -> Tensor<2> {
         1 if batch > 0 => state.squeeze_dim(0),
         _ => state.swap_dims(0, 1).reshape([batch, directions * hidden]),
     }
-}
-
-/// `[N, I]` into `[1, N, I]`.
-fn as_sequence(input: Tensor<2>) -> Tensor<3> {
-    on_top_of_each_other(input, 1)
 }
 
 /// `[N, D·H]` into `[D, N, H]`.

@@ -9,8 +9,8 @@ use crate::{
     Activation, Cell, Constant, Gru, Kind,
     activation::{activate, clamp_state, slope},
     forward::{
-        Place, chunk_depth, first_row, load_rows, mask_at, mix, optional, place, runs, store_loads, time_of,
-        walks_backwards,
+        Place, chunk_depth, factor_at, first_row, load_rows, mask_at, mix, optional, place, runs,
+        store_loads, time_of, walks_backwards,
     },
     meeting::{expect_all, meet},
     plan::{Phase, Plan},
@@ -686,12 +686,9 @@ fn load_passed(
             match &exchange.passed {
                 ComptimeOption::Some(passed) => {
                     let position = first + comptime!(i * plan.units * plan.split);
-                    let row = row0 + position / plan.chunk;
-                    let term = from + position % plan.chunk;
-                    let exists = position < size && row < batch && term < depth && iteration > 0;
-                    let (row, term) = (select(exists, row, 0), select(exists, term, 0));
-                    let bits = passed[passed_at(iteration, row, term, batch, plan)].load();
-                    values[i] = select(exists, f32::reinterpret(bits), 0.0);
+                    let factor = factor_at(position, from, row0, batch, depth, plan);
+                    let bits = passed[passed_at(iteration, factor.row, factor.term, batch, plan)].load();
+                    values[i] = select(factor.exists && iteration > 0, f32::reinterpret(bits), 0.0);
                 }
                 ComptimeOption::None => {}
             }

@@ -5,8 +5,8 @@ mod walk;
 use cubecl::{prelude::*, server::Handle};
 
 pub(crate) use walk::{
-    Place, chunk_depth, first_row, load_rows, mask_at, mix, optional, place, runs, store_loads, time_of,
-    walks_backwards,
+    Place, chunk_depth, factor_at, first_row, load_rows, mask_at, mix, optional, place, runs, store_loads,
+    time_of, walks_backwards,
 };
 
 use crate::{

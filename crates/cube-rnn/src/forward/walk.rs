@@ -643,6 +643,33 @@ fn keep_state(
     }
 }
 
+/// What belongs at a place of a tile's factors in shared memory, `[rows, chunk]`.
+#[derive(CubeType, Clone, Copy)]
+pub(crate) struct Factor {
+    /// Batch row.
+    pub row: usize,
+    /// Term of the product.
+    pub term: usize,
+    /// Whether they exist; both are 0 where they don't.
+    pub exists: bool,
+}
+
+/// The factor at `position` of a chunk that begins with term `from` of `depth`.
+#[cube]
+pub(crate) fn factor_at(
+    position: usize,
+    from: usize,
+    row0: usize,
+    batch: usize,
+    #[comptime] depth: usize,
+    #[comptime] plan: Plan,
+) -> Factor {
+    let row = row0 + position / plan.chunk;
+    let term = from + position % plan.chunk;
+    let exists = position < comptime!(plan.rows * plan.chunk) && row < batch && term < depth;
+    Factor { row: select(exists, row, 0), term: select(exists, term, 0), exists }
+}
+
 /// Brings the masked states of the tile's rows, from hidden unit `from` on, to shared memory.
 #[cube]
 fn load_state<E: Float>(
@@ -664,14 +691,12 @@ fn load_state<E: Float>(
         #[unroll]
         for i in 0..count {
             let position = first + comptime!(i * plan.units * plan.split);
-            let row = row0 + position / plan.chunk;
-            let unit = from + position % plan.chunk;
-            let exists = position < size && row < batch && unit < plan.hidden;
-            let row = select(exists, row, 0);
-            let channel = CUBE_POS_Z as usize * plan.hidden + select(exists, unit, 0);
-            let state = state_at::<E>(inputs, exchange, index, row * plan.state() + channel, batch, plan);
-            let mask = mask_at::<E>(&inputs.mask, time, row, channel, batch, plan);
-            values[i] = select(exists, state * mask, 0.0);
+            let factor = factor_at(position, from, row0, batch, plan.hidden, plan);
+            let channel = CUBE_POS_Z as usize * plan.hidden + factor.term;
+            let place = factor.row * plan.state() + channel;
+            let state = state_at::<E>(inputs, exchange, index, place, batch, plan);
+            let mask = mask_at::<E>(&inputs.mask, time, factor.row, channel, batch, plan);
+            values[i] = select(factor.exists, state * mask, 0.0);
         }
         store_loads(enter, &values, first, plan);
         first += comptime!(count * plan.units * plan.split);
@@ -713,11 +738,9 @@ pub(crate) fn load_rows(
         #[unroll]
         for i in 0..count {
             let position = first + comptime!(i * plan.units * plan.split);
-            let row = row0 + position / plan.chunk;
-            let unit = from + position % plan.chunk;
-            let exists = position < size && row < batch && unit < plan.hidden;
-            let channel = CUBE_POS_Z as usize * plan.hidden + unit;
-            loaded[i] = select(exists, values[select(exists, row * plan.state() + channel, 0)], 0.0);
+            let factor = factor_at(position, from, row0, batch, plan.hidden, plan);
+            let channel = CUBE_POS_Z as usize * plan.hidden + factor.term;
+            loaded[i] = select(factor.exists, values[factor.row * plan.state() + channel], 0.0);
         }
         store_loads(enter, &loaded, first, plan);
         first += comptime!(count * plan.units * plan.split);
