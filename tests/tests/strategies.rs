@@ -18,7 +18,9 @@ fn every_strategy_passes_the_cases_of_the_operations() {
     assert_eq!(cases.len(), 60);
 
     let options = |strategy, steps| KernelOptions { strategy, steps_per_launch: NonZero::new(steps) };
-    for options in [options(Strategy::Cube, 0), options(Strategy::Steps, 0), options(Strategy::Cube, 3)] {
+    let cube = [options(Strategy::Cube, 0), options(Strategy::Cube, 3)];
+    let others = [options(Strategy::Steps, 0), options(Strategy::Grid, 3)];
+    for options in cube.into_iter().chain(others) {
         force_strategy(options);
         let failed = failures(&device, &cases);
         assert!(failed.is_empty(), "{options:?}:\n{}", failed.join("\n"));

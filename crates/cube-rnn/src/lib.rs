@@ -11,12 +11,13 @@
 mod activation;
 mod backward;
 mod cell;
+mod factors;
 mod forward;
 mod launch;
-mod meeting;
 mod plan;
 mod product;
 mod residency;
+mod slots;
 mod strategy;
 pub use backward::{BackwardInputs, BackwardOutputs, EnteredInputs, EnteredOutputs, backward, entered};
 pub use cell::*;

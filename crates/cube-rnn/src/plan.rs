@@ -54,10 +54,41 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Loads of a product's factors that a unit has under way at the same time: each takes hundreds of cycles
-    /// where another cube wrote the value.
+    /// Vectors of a product's factors that a unit has under way at the same time: loading one takes hundreds of
+    /// cycles where another cube wrote it.
     pub fn loads(&self) -> usize {
-        (self.rows * self.chunk).div_ceil(self.units * self.split).min(8)
+        self.vectors().div_ceil(self.cube_units()).min(8 / self.width())
+    }
+
+    /// Batch rows whose factors make a vector: as many as the widest load has numbers.
+    pub fn width(&self) -> usize {
+        self.rows.min(4)
+    }
+
+    /// Vectors of factors in shared memory.
+    pub fn vectors(&self) -> usize {
+        self.rows / self.width() * self.chunk
+    }
+
+    /// Units of the cube.
+    pub fn cube_units(&self) -> usize {
+        self.units * self.split
+    }
+
+    /// Rows of a hidden unit that one unit of the cube finishes: a whole vector where that is stored at once in
+    /// shared memory, else one, so that all units have work.
+    pub fn together(&self) -> usize {
+        if self.exchange { 1 } else { self.width() }
+    }
+
+    /// Gates whose gradients enter the backward product.
+    pub fn passed_gates(&self) -> usize {
+        self.cell.gates() - self.cell.two_phase() as usize
+    }
+
+    /// Whether units keep from step to step what they finished.
+    pub fn carries(&self) -> bool {
+        !self.exchange || self.meets && self.tiles == 1
     }
 
     /// Channels of the state, `D·H`.
@@ -91,6 +122,8 @@ impl Plan {
     fn product(&self, depth: usize, outputs: usize, output_stride: usize, row_stride: usize) -> Product {
         Product {
             rows: self.rows,
+            width: self.width(),
+            together: self.together(),
             units: self.units,
             split: self.split,
             depth,
@@ -115,8 +148,7 @@ impl Plan {
     /// The backward product over the gates' gradients, of all gates or, in two phases, of all but the output
     /// gate.
     pub fn backward_product(&self) -> Product {
-        let gates = self.cell.gates() - self.cell.two_phase() as usize;
-        self.product(gates * self.hidden, 1, 0, self.hidden)
+        self.product(self.passed_gates() * self.hidden, 1, 0, self.hidden)
     }
 
     /// The backward product over the output gate's gradient, in two phases.

@@ -13,6 +13,10 @@ const RUN: usize = 4;
 pub(crate) struct Product {
     /// Batch rows of the cube.
     pub rows: usize,
+    /// Of these, how many make a vector of factors.
+    pub width: usize,
+    /// Rows of a column that one unit finishes.
+    pub together: usize,
     /// Columns of the cube in each output.
     pub units: usize,
     /// Units of the cube that share a column.
@@ -72,7 +76,7 @@ impl Product {
 
     /// Results, one row of one column, that one unit finishes.
     pub fn finished(&self) -> usize {
-        (self.rows * self.units).div_ceil(self.cube_units())
+        (self.rows / self.together * self.units).div_ceil(self.cube_units()) * self.together
     }
 }
 
@@ -134,11 +138,12 @@ fn streamed_weight<E: Float>(
 
 /// Adds the terms `from..from + depth` of the unit's share to its sums, `[rows, outputs]`.
 ///
-/// `enter` holds `[rows, depth]`, the factors of these terms, with its rows `stride` apart.
+/// `enter` holds `[rows / width, depth]`, the factors of these terms in vectors over rows, with its rows `stride`
+/// apart.
 #[cube]
-pub(crate) fn accumulate<E: Float>(
+pub(crate) fn accumulate<E: Float, W: Size>(
     sums: &mut Array<f32>,
-    enter: &Shared<[f32]>,
+    enter: &Shared<[Vector<f32, W>]>,
     weight: &[E],
     resident: &Array<f32>,
     base: usize,
@@ -155,13 +160,18 @@ pub(crate) fn accumulate<E: Float>(
             let inside = term < product.depth;
             let term = if comptime!(product.even()) { term } else { select(inside, term, 0) };
             #[unroll]
-            for row in 0..product.rows {
-                let factor = enter[comptime!(row * stride) + term];
-                let factor = if comptime!(product.even()) { factor } else { select(inside, factor, 0.0) };
+            for block in 0..comptime!(product.rows / product.width) {
+                let factors = enter[comptime!(block * stride) + term];
                 #[unroll]
-                for g in 0..product.outputs {
-                    sums[comptime!(row * product.outputs + g)] +=
-                        factor * resident[comptime!(i * product.outputs + g)];
+                for r in 0..product.width {
+                    let factor = factors.extract(r);
+                    let factor = if comptime!(product.even()) { factor } else { select(inside, factor, 0.0) };
+                    let row = comptime!(block * product.width + r);
+                    #[unroll]
+                    for g in 0..product.outputs {
+                        sums[comptime!(row * product.outputs + g)] +=
+                            factor * resident[comptime!(i * product.outputs + g)];
+                    }
                 }
             }
         }
@@ -180,14 +190,18 @@ pub(crate) fn accumulate<E: Float>(
                 }
             }
             #[unroll]
-            for row in 0..product.rows {
+            for block in 0..comptime!(product.rows / product.width) {
                 #[unroll]
                 for i in 0..run {
-                    let factor = enter[comptime!(row * stride) + term + i];
+                    let factors = enter[comptime!(block * stride) + term + i];
                     #[unroll]
-                    for g in 0..product.outputs {
-                        sums[comptime!(row * product.outputs + g)] +=
-                            factor * values[comptime!(i * product.outputs + g)];
+                    for r in 0..product.width {
+                        let row = comptime!(block * product.width + r);
+                        #[unroll]
+                        for g in 0..product.outputs {
+                            sums[comptime!(row * product.outputs + g)] +=
+                                factors.extract(r) * values[comptime!(i * product.outputs + g)];
+                        }
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use cubecl::{ir::DeviceProperties, prelude::*, server::Handle};
+use cubecl::{ir::DeviceProperties, prelude::*};
 
 use crate::{
     Cell, Sizes,
@@ -66,12 +66,13 @@ impl core::str::FromStr for Strategy {
 /// Shared memory a kernel may use, in bytes: Metal's limit, which all devices have.
 const SHARED_MEMORY: usize = 32 * 1024;
 
-/// Of it, what a cube needs to meet others, with room for alignment.
-const MEETING_MEMORY: usize = 64;
+/// How a cube keeps weights in registers: its units, and the weights of each. With what a unit needs beside them
+/// both fill a register file of 64 Ki words, the second with more room for the sums of several rows.
+const ONE_ROW: (usize, usize) = (512, 96);
+const SEVERAL_ROWS: (usize, usize) = (256, 192);
 
-/// Weights a unit keeps in registers at most. With some 30 registers beside them, 512 units then fill a
-/// register file of 64 Ki words.
-const RESIDENT_WEIGHTS: usize = 96;
+/// Bytes of the buffer through which cubes that meet hand values on in one launch.
+const SLOTS: usize = 64 << 20;
 
 /// Multiply-adds of one cube in one launch: well below what a desktop's watchdog allows on a slow device.
 const LAUNCH_WORK: usize = 500_000_000;
@@ -132,7 +133,10 @@ pub(crate) fn plan(
         Strategy::Steps => None,
     };
     match plan {
-        Some(plan) => (plan, options.steps_per_launch.map_or_else(|| steps_per_launch(&plan), NonZero::get)),
+        Some(plan) => {
+            let steps = options.steps_per_launch.map_or_else(|| steps_per_launch(&plan), NonZero::get);
+            (plan, if plan.meets { steps.min(slots(&plan, sizes, pass)) } else { steps })
+        }
         None => (plan_steps(&limits, cell, sizes, mask_steps, pass), 1),
     }
 }
@@ -140,6 +144,12 @@ pub(crate) fn plan(
 fn steps_per_launch(plan: &Plan) -> usize {
     let work = plan.rows * plan.tiles * plan.units * plan.direction_gates();
     (LAUNCH_WORK / work).clamp(1, 4096)
+}
+
+/// Steps of cubes that meet whose values fit [`SLOTS`].
+fn slots(plan: &Plan, sizes: &Sizes, pass: Pass) -> usize {
+    let slot = 4 * sizes.batch * plan.cell.directions() * depth(plan.cell, plan.hidden, pass);
+    (SLOTS / slot).saturating_sub(1).max(1)
 }
 
 /// One cube for some rows, if it can hold all hidden units.
@@ -152,12 +162,13 @@ fn plan_cube(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass:
     // Weights of one hidden unit.
     let weights = cell.gates() * hidden;
     let splits = (0..=5).map(|log| 1usize << log).take_while(|split| hidden * split <= limits.units);
+    let wanted = (sizes.batch * cell.directions()).div_ceil(limits.cubes).next_power_of_two().min(8);
+    let (most_units, most_weights) = if wanted == 1 { ONE_ROW } else { SEVERAL_ROWS };
     let resident =
-        splits.clone().find(|split| weights.div_ceil(*split) <= RESIDENT_WEIGHTS && hidden * split <= 512);
+        splits.clone().find(|split| weights.div_ceil(*split) <= most_weights && hidden * split <= most_units);
     // Without residency: enough units to hide the latency of the weights' loads.
     let split = resident.unwrap_or_else(|| splits.clone().find(|split| hidden * split >= 256).unwrap_or(1));
 
-    let wanted = (sizes.batch * cell.directions()).div_ceil(limits.cubes).next_power_of_two().min(8);
     let rows = [8, 4, 2, 1].into_iter().filter(|rows| *rows <= wanted);
     rows.map(|rows| Plan {
         cell,
@@ -185,17 +196,21 @@ fn plan_grid(
     mask_steps: bool,
     pass: Pass,
 ) -> Option<Plan> {
-    if cell.two_phase() || resident == 0 {
+    if cell.two_phase() {
         return None;
     }
     let hidden = sizes.hidden;
     let weights = cell.gates() * hidden;
-    let split = weights.div_ceil(RESIDENT_WEIGHTS).next_power_of_two();
-    let units = (limits.units.min(512) / split).min(hidden);
+    let (most_units, most_weights) = SEVERAL_ROWS;
+    let split = weights.div_ceil(most_weights).next_power_of_two();
+    let units = (limits.units.min(most_units) / split).min(hidden);
     if units == 0 {
         return None;
     }
-    let groups = resident / (hidden.div_ceil(units) * cell.directions());
+    let cubes = hidden.div_ceil(units);
+    // A cube that has all hidden units waits for no other.
+    let resident = if cubes == 1 { limits.cubes } else { resident };
+    let groups = resident / (cubes * cell.directions());
     if groups == 0 {
         return None;
     }
@@ -259,7 +274,7 @@ fn shared_memory(plan: &Plan, pass: Pass) -> usize {
         Pass::Forward => plan.forward_product().partials(),
         Pass::Backward => plan.backward_product().partials(),
     };
-    4 * (plan.rows * plan.chunk + partials) + MEETING_MEMORY
+    4 * (plan.rows * plan.chunk + partials)
 }
 
 /// The cubes of a plan and their units.
@@ -270,14 +285,4 @@ pub(crate) fn grid(plan: &Plan, sizes: &Sizes) -> (CubeCount, CubeDim) {
         plan.cell.directions() as u32,
     );
     (count, CubeDim::new_1d((plan.units * plan.split) as u32))
-}
-
-/// Groups of cubes that meet.
-pub(crate) fn groups(plan: &Plan, sizes: &Sizes) -> usize {
-    sizes.batch.div_ceil(plan.rows * plan.tiles) * plan.cell.directions()
-}
-
-/// Fresh counters for the groups of cubes that meet in one launch.
-pub(crate) fn counters(client: &Client, plan: &Plan, sizes: &Sizes) -> Handle {
-    client.create_from_slice(&vec![0; 4 * groups(plan, sizes)])
 }

@@ -9,7 +9,8 @@ use crate::{
     Cell, Options, Sizes, Strategy,
     launch::{buffer, maybe},
     plan::{Phase, Plan},
-    strategy::{Pass, counters, grid, groups, plan},
+    slots::prepare,
+    strategy::{Pass, grid, plan},
 };
 use entered::{EnteredInputsLaunch, UNITS};
 use walk::{WalkExchangeLaunch, WalkInputsLaunch, WalkOutputsLaunch, walk_backward};
@@ -94,22 +95,30 @@ pub fn backward(
     let launches = plan.exchange || stride < iterations;
     let rows = sizes.batch * plan.cell.directions();
     let scratch = |per_row: usize| client.empty(4 * rows * per_row);
+    let depth = plan.backward_product().depth;
+    let slots = if plan.meets { stride.min(iterations) + 1 } else { 2 };
     let between = Between {
         carried: launches.then(|| scratch(sizes.hidden)),
-        passed: launches.then(|| scratch(2 * plan.backward_product().depth)),
+        passed: launches.then(|| scratch(slots * depth)),
         handed: (plan.exchange && cell.two_phase()).then(|| scratch(sizes.hidden)),
+        slots,
     };
     let launch = |phase: Phase, first: usize, last: usize| {
         let plan = Plan { phase, ..plan };
         let (count, dim) = grid(&plan, &sizes);
-        let counters = plan.meets.then(|| counters(client, &plan, &sizes));
-        let (inputs, outputs, exchange) = arguments(&plan, &sizes, &inputs, &outputs, &between, &counters);
+        if plan.meets
+            && let Some(passed) = &between.passed
+        {
+            prepare(client, passed, rows * depth, slots, first.min(slots - 1));
+        }
+        let (inputs, outputs, exchange) = arguments(&plan, &sizes, &inputs, &outputs, &between);
         // SAFETY: the kernel guards its accesses by the sizes that the buffers are documented to have.
         unsafe {
             walk_backward::launch_unchecked(
                 client,
                 count,
                 dim,
+                plan.width(),
                 inputs,
                 outputs,
                 exchange,
@@ -140,6 +149,7 @@ struct Between {
     carried: Option<Handle>,
     passed: Option<Handle>,
     handed: Option<Handle>,
+    slots: usize,
 }
 
 fn arguments<E: Float>(
@@ -148,13 +158,12 @@ fn arguments<E: Float>(
     inputs: &BackwardInputs,
     outputs: &BackwardOutputs,
     between: &Between,
-    counters: &Option<Handle>,
 ) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>, WalkExchangeLaunch) {
     let rows = sizes.steps * sizes.batch;
     let (state, gates) = (plan.state(), plan.gates());
     let mask_rows = if inputs.mask_steps { rows } else { sizes.batch };
     let directions = plan.cell.directions();
-    let passed = 2 * sizes.batch * directions * plan.backward_product().depth;
+    let passed = between.slots * sizes.batch * directions * plan.backward_product().depth;
     (
         WalkInputsLaunch::new(
             buffer(&inputs.z_state, rows * gates),
@@ -177,7 +186,6 @@ fn arguments<E: Float>(
             maybe(&between.carried, sizes.batch * state),
             maybe(&between.passed, passed),
             maybe(&between.handed, sizes.batch * state),
-            maybe(counters, groups(plan, sizes)),
         ),
     )
 }

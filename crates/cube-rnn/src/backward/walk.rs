@@ -8,13 +8,14 @@ use cubecl::prelude::*;
 use crate::{
     Activation, Cell, Constant, Gru, Kind,
     activation::{activate, clamp_state, slope},
+    factors::{factor_at, load_rows, store_finished, store_loads},
     forward::{
-        Place, chunk_depth, factor_at, first_row, load_rows, mask_at, mix, optional, place, runs,
-        store_loads, time_of, walks_backwards,
+        Moment, Place, chunk_depth, first_row, mask_at, mix, moment, optional, place, runs, time_of,
+        walks_backwards,
     },
-    meeting::{expect_all, meet},
     plan::{Phase, Plan},
     product::{accumulate, clear, load_weight, share_sums, whole_sum},
+    slots::{hand, new_patience, receive},
 };
 
 /// What the kernel reads. `GH` and `D·GH` as in [`Plan`].
@@ -58,12 +59,11 @@ pub(crate) struct WalkOutputs<E: Float> {
 pub(crate) struct WalkExchange {
     /// `[N, D·H]`, the carried gradient between launches, if there are several.
     pub carried: ComptimeOption<Box<[f32]>>,
-    /// `[2, N, D, depth]`, bits of the f32 factors of the next product, where they pass through global memory.
+    /// `[slots, N, D, depth]`, bits of the f32 factors of the next product, where they pass through global memory;
+    /// slots as in the forward pass.
     pub passed: ComptimeOption<Box<[Atomic<u32>]>>,
     /// `[N, D·H]`, what two phases hand on: the output gate's gradient.
     pub handed: ComptimeOption<Box<[f32]>>,
-    /// One for each group of cubes that meet.
-    pub counters: ComptimeOption<Box<[Atomic<u32>]>>,
 }
 
 /// What a step holds of one result, read before the product that the result waits for.
@@ -235,40 +235,56 @@ fn takes_part<E: Float>(inputs: &WalkInputs<E>, at: &Place, time: usize) -> bool
     at.exists && runs(&inputs.lengths, time, at.batch)
 }
 
-/// Hands a value on to the next product, as its term `position * H + unit`.
+/// Hands `[finished, products]` values on to the next iteration's product, as the terms
+/// `position * H + unit`.
 #[cube]
-fn pass(
-    enter: &mut Shared<[f32]>,
+fn pass_on<W: Size>(
+    enter: &mut Shared<[Vector<f32, W>]>,
     exchange: &mut WalkExchange,
-    at: &Place,
-    iteration: usize,
+    values: &Array<f32>,
+    after: &Moment,
+    row0: usize,
     batch: usize,
-    #[comptime] position: usize,
-    value: f32,
+    #[comptime] finished: usize,
     #[comptime] plan: Plan,
 ) {
-    let term = comptime!(position * plan.hidden) + at.unit;
-    if at.exists {
+    let gates = comptime!(plan.passed_gates());
+    #[unroll]
+    for position in 0..gates {
+        let first_term = comptime!(position * plan.hidden);
         if comptime!(plan.exchange) {
             #[comptime]
             match &exchange.passed {
-                ComptimeOption::Some(passed) => {
-                    passed[passed_at(iteration + 1, at.batch, term, batch, plan)]
-                        .store(u32::reinterpret(value));
+                ComptimeOption::Some(passed) =>
+                {
+                    #[unroll]
+                    for q in 0..finished {
+                        let at = place(row0, batch, q, plan);
+                        if at.exists {
+                            let index = slot_base(after, batch, plan)
+                                + passed_at(at.batch, at.unit + first_term, plan);
+                            hand(passed, index, values[comptime!(q * gates + position)]);
+                        }
+                    }
                 }
                 ComptimeOption::None => {}
             }
         } else {
-            enter[at.row * plan.chunk + term] = value;
+            store_finished::<W>(enter, values, finished, gates, position, first_term, plan);
         }
     }
 }
 
-/// Where the term that enters iteration `iteration`'s product is kept.
+/// Where a slot of `passed` begins.
 #[cube]
-fn passed_at(iteration: usize, row: usize, term: usize, batch: usize, #[comptime] plan: Plan) -> usize {
-    let row = ((iteration % 2) * batch + row) * plan.cell.directions() + CUBE_POS_Z as usize;
-    row * comptime!(plan.backward_product().depth) + term
+fn slot_base(moment: &Moment, batch: usize, #[comptime] plan: Plan) -> usize {
+    moment.slot * batch * comptime!(plan.cell.directions() * plan.backward_product().depth)
+}
+
+/// Where a term of a row's product is in its slot of `passed`.
+#[cube]
+fn passed_at(row: usize, term: usize, #[comptime] plan: Plan) -> usize {
+    (row * plan.cell.directions() + CUBE_POS_Z as usize) * comptime!(plan.backward_product().depth) + term
 }
 
 #[cube]
@@ -300,7 +316,7 @@ fn store_gate<E: Float>(
 
 /// Walks the iterations `first..last` of `steps + 1`.
 #[cube(launch_unchecked)]
-pub(crate) fn walk_backward<E: Float>(
+pub(crate) fn walk_backward<E: Float, W: Size>(
     inputs: &WalkInputs<E>,
     outputs: &mut WalkOutputs<E>,
     exchange: &mut WalkExchange,
@@ -326,10 +342,8 @@ pub(crate) fn walk_backward<E: Float>(
     let weight_base = direction * comptime!(plan.direction_gates() * plan.hidden) + unit;
     let candidate_base = weight_base + comptime!(2 * plan.hidden * plan.hidden);
 
-    let mut enter = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.chunk));
+    let mut enter = Shared::<[Vector<f32, W>]>::new_slice(plan.vectors());
     let mut partials = Shared::<[f32]>::new_slice(product.partials());
-    let mut all_met = Shared::<[u32]>::new_slice(1usize);
-    expect_all(&mut all_met);
     let mut sums = Array::<f32>::new(product.sums());
     let resident = load_weight::<E>(&inputs.weight, weight_base, share, product);
     let resident_candidate = load_weight::<E>(
@@ -342,13 +356,18 @@ pub(crate) fn walk_backward<E: Float>(
     // Of the state before the step that was last taken apart, as far as it is known: without its product.
     let mut carried = Array::<f32>::new(product.finished());
     let mut values = Array::<f32>::new(comptime!(product.finished() * VALUES));
-    // Not a number once cubes failed to meet: a wrong result must be seen.
-    let mut poison = 0.0f32;
+    // What enters the next product.
+    let mut next = Array::<f32>::new(comptime!(product.finished() * plan.passed_gates()));
+    let mut next_candidate = Array::<f32>::new(product.finished());
+    let mut patience = new_patience();
 
-    if comptime!(!plan.exchange) {
-        let row0 = first_row(0, plan);
+    let row0 = first_row(0, plan);
+    if comptime!(plan.carries()) {
         load_carried::<E>(&mut carried, inputs, exchange, first, row0, batch, plan, product.finished());
-        load_passed(&mut enter, exchange, first, 0, row0, batch, plan);
+    }
+    if comptime!(!plan.exchange) {
+        let start = moment(first, first, plan);
+        load_passed::<W>(&mut enter, exchange, &mut patience, &start, 0, row0, batch, plan);
         sync_cube();
     }
 
@@ -356,13 +375,16 @@ pub(crate) fn walk_backward<E: Float>(
         let before = select(iteration == 0, steps - 1, steps - iteration);
         let before = time_of(before, steps, plan.cell);
 
+        let received = moment(iteration, first, plan);
+        let handed_on = moment(iteration + 1, first, plan);
+
         let index = select(iteration < steps, steps - 1 - iteration, 0);
         let time = time_of(index, steps, plan.cell);
 
         for tile in 0..plan.tiles {
             let row0 = first_row(tile, plan);
             load_step::<E>(&mut values, inputs, index, row0, steps, batch, plan, product.finished());
-            if comptime!(plan.exchange) {
+            if comptime!(!plan.carries()) {
                 load_carried::<E>(
                     &mut carried,
                     inputs,
@@ -380,9 +402,18 @@ pub(crate) fn walk_backward<E: Float>(
                 if comptime!(plan.exchange) {
                     let mut from = 0usize.runtime();
                     while from < product.depth {
-                        load_passed(&mut enter, exchange, iteration, from, row0, batch, plan);
+                        load_passed::<W>(
+                            &mut enter,
+                            exchange,
+                            &mut patience,
+                            &received,
+                            from,
+                            row0,
+                            batch,
+                            plan,
+                        );
                         sync_cube();
-                        accumulate::<E>(
+                        accumulate::<E, W>(
                             &mut sums,
                             &enter,
                             &inputs.weight,
@@ -393,11 +424,13 @@ pub(crate) fn walk_backward<E: Float>(
                             plan.chunk,
                             product,
                         );
-                        sync_cube();
+                        if comptime!(plan.chunk < product.depth) {
+                            sync_cube();
+                        }
                         from += plan.chunk;
                     }
                 } else {
-                    accumulate::<E>(
+                    accumulate::<E, W>(
                         &mut sums,
                         &enter,
                         &inputs.weight,
@@ -416,7 +449,7 @@ pub(crate) fn walk_backward<E: Float>(
                     let at = place(row0, batch, q, plan);
                     let sum = whole_sum(&sums, &partials, at.row, at.column, q, 0usize, product);
                     let mask = mask_at::<E>(&inputs.mask, before, at.batch, at.channel, batch, plan);
-                    carried[q] += sum * mask + poison;
+                    carried[q] += sum * mask;
                     if comptime!(plan.phase == Phase::First) {
                         // The second phase starts from here.
                         store::<f32>(
@@ -452,7 +485,7 @@ pub(crate) fn walk_backward<E: Float>(
                             let y = activate(values[comptime!(q * VALUES + Z)], activation);
                             let dz = clip_gradient(gradient, y, plan.cell.clip) * slope(y, activation);
                             store_gate::<E>(outputs, &at, row, 0usize, dz, plan);
-                            pass(&mut enter, exchange, &at, iteration, batch, 0usize, dz, plan);
+                            next[q] = dz;
                             carried[q] = select(running, 0.0, carried[q]);
                         }
                     }
@@ -475,9 +508,9 @@ pub(crate) fn walk_backward<E: Float>(
                                 store_gate::<E>(outputs, &at, row, reset, dr, plan);
                                 store_gate::<E>(outputs, &at, row, 2usize, taken.d_o, plan);
                                 store::<E>(&mut outputs.candidate, row * plan.state() + at.channel, dc, &at);
-                                pass(&mut enter, exchange, &at, iteration, batch, update, taken.dz, plan);
-                                pass(&mut enter, exchange, &at, iteration, batch, reset, dr, plan);
-                                pass(&mut enter, exchange, &at, iteration, batch, 2usize, dc, plan);
+                                next[comptime!(q * 3 + update)] = taken.dz;
+                                next[comptime!(q * 3 + reset)] = dr;
+                                next[comptime!(q * 3 + 2)] = dc;
                                 carried[q] = select(running, taken.direct, carried[q]);
                             }
                         } else {
@@ -499,7 +532,20 @@ pub(crate) fn walk_backward<E: Float>(
                                         plan,
                                     );
                                     store_gate::<E>(outputs, &at, row, 2usize, taken.d_o, plan);
-                                    hand_on(&mut enter, exchange, &at, taken.d_o, plan);
+                                    hand_on(exchange, &at, taken.d_o, plan);
+                                    next_candidate[q] = taken.d_o;
+                                }
+                                if comptime!(!plan.exchange) {
+                                    let finished = product.finished();
+                                    store_finished::<W>(
+                                        &mut enter,
+                                        &next_candidate,
+                                        finished,
+                                        1usize,
+                                        0usize,
+                                        0usize,
+                                        plan,
+                                    );
                                 }
                                 sync_cube();
                             }
@@ -510,9 +556,9 @@ pub(crate) fn walk_backward<E: Float>(
                                     ComptimeOption::Some(handed) => {
                                         let mut from = 0usize.runtime();
                                         while from < plan.hidden {
-                                            load_rows(&mut enter, handed, from, row0, batch, plan);
+                                            load_rows::<W>(&mut enter, handed, from, row0, batch, plan);
                                             sync_cube();
-                                            accumulate::<E>(
+                                            accumulate::<E, W>(
                                                 &mut sums,
                                                 &enter,
                                                 &inputs.weight,
@@ -523,12 +569,14 @@ pub(crate) fn walk_backward<E: Float>(
                                                 plan.chunk,
                                                 candidate,
                                             );
-                                            sync_cube();
+                                            if comptime!(plan.chunk < plan.hidden) {
+                                                sync_cube();
+                                            }
                                             from += plan.chunk;
                                         }
                                     }
                                     ComptimeOption::None => {
-                                        accumulate::<E>(
+                                        accumulate::<E, W>(
                                             &mut sums,
                                             &enter,
                                             &inputs.weight,
@@ -560,8 +608,8 @@ pub(crate) fn walk_backward<E: Float>(
                                         * slope(gates.r, comptime!(gru.reset_gate_activation));
                                     let (update, reset) = comptime!((gru.update_gate(), gru.reset_gate()));
                                     store_gate::<E>(outputs, &at, row, reset, dr, plan);
-                                    pass(&mut enter, exchange, &at, iteration, batch, update, taken.dz, plan);
-                                    pass(&mut enter, exchange, &at, iteration, batch, reset, dr, plan);
+                                    next[comptime!(q * 2 + update)] = taken.dz;
+                                    next[comptime!(q * 2 + reset)] = dr;
                                     let direct = taken.direct + sum * gates.r * mask;
                                     carried[q] = select(running, direct, carried[q]);
                                 }
@@ -569,33 +617,25 @@ pub(crate) fn walk_backward<E: Float>(
                         }
                     }
                 }
+                if comptime!(plan.phase != Phase::First) {
+                    let finished = product.finished();
+                    pass_on::<W>(&mut enter, exchange, &next, &handed_on, row0, batch, finished, plan);
+                }
             }
 
-            if comptime!(plan.exchange && plan.phase != Phase::First) {
+            if comptime!(!plan.carries() && plan.phase != Phase::First) {
                 keep_carried(exchange, &carried, row0, batch, plan, product.finished());
             }
             // The next tile's partial sums, or the next step, come where these were.
             sync_cube();
         }
-
-        if comptime!(plan.meets) {
-            #[comptime]
-            match &exchange.counters {
-                ComptimeOption::Some(counters) => {
-                    let group = CUBE_POS_Z as usize * CUBE_COUNT_Y as usize + CUBE_POS_Y as usize;
-                    let expected = (iteration + 1 - first) as u32 * CUBE_COUNT_X;
-                    let met = meet(counters, group, expected, &mut all_met);
-                    poison = select(met, poison, f32::reinterpret(0x7fc0_0000u32));
-                }
-                ComptimeOption::None => {}
-            }
-        }
     }
 
-    if comptime!(!plan.exchange) {
-        let row0 = first_row(0, plan);
+    if comptime!(plan.carries()) {
         keep_carried(exchange, &carried, row0, batch, plan, product.finished());
-        keep_passed(&enter, exchange, last, row0, batch, plan);
+    }
+    if comptime!(!plan.exchange) {
+        keep_passed::<W>(&enter, exchange, &moment(last, first, plan), row0, batch, plan);
     }
 }
 
@@ -640,70 +680,67 @@ fn keep_carried(
     }
 }
 
-/// Hands the output gate's gradient on to the second phase.
+/// Hands the output gate's gradient on to the second phase's launch.
 #[cube]
-fn hand_on(
-    enter: &mut Shared<[f32]>,
-    exchange: &mut WalkExchange,
-    at: &Place,
-    value: f32,
-    #[comptime] plan: Plan,
-) {
-    if at.exists {
-        #[comptime]
-        match &mut exchange.handed {
-            ComptimeOption::Some(handed) => {
-                handed[at.batch * plan.state() + at.channel] = value;
-            }
-            ComptimeOption::None => {
-                enter[at.row * plan.chunk + at.unit] = value;
-            }
-        }
-    }
+fn hand_on(exchange: &mut WalkExchange, at: &Place, value: f32, #[comptime] plan: Plan) {
+    store::<f32>(&mut exchange.handed, at.batch * plan.state() + at.channel, value, at);
 }
 
 /// Brings the factors of an iteration's product, from term `from` on, to shared memory: zeros at first.
 #[cube]
-fn load_passed(
-    enter: &mut Shared<[f32]>,
+fn load_passed<W: Size>(
+    enter: &mut Shared<[Vector<f32, W>]>,
     exchange: &mut WalkExchange,
-    iteration: usize,
+    patience: &mut Array<u32>,
+    moment: &Moment,
     from: usize,
     row0: usize,
     batch: usize,
     #[comptime] plan: Plan,
 ) {
     let depth = comptime!(plan.backward_product().depth);
-    let size = comptime!(plan.rows * plan.chunk);
-    let count = plan.loads();
+    let width = comptime!(plan.width());
+    let count = comptime!(plan.loads() * width);
     let mut values = Array::<f32>::new(count);
+    let mut positions = Array::<usize>::new(count);
+    let mut exist = Array::<bool>::new(count);
     let mut first = UNIT_POS as usize;
-    while first < size {
+    while first < plan.vectors() {
         #[unroll]
         for i in 0..count {
             values[i] = 0.0f32;
-            #[comptime]
-            match &exchange.passed {
-                ComptimeOption::Some(passed) => {
-                    let position = first + comptime!(i * plan.units * plan.split);
-                    let factor = factor_at(position, from, row0, batch, depth, plan);
-                    let bits = passed[passed_at(iteration, factor.row, factor.term, batch, plan)].load();
-                    values[i] = select(factor.exists && iteration > 0, f32::reinterpret(bits), 0.0);
-                }
-                ComptimeOption::None => {}
-            }
         }
-        store_loads(enter, &values, first, plan);
-        first += comptime!(count * plan.units * plan.split);
+        #[comptime]
+        match &exchange.passed {
+            ComptimeOption::Some(passed) => {
+                if moment.index > 0 {
+                    #[unroll]
+                    for i in 0..plan.loads() {
+                        #[unroll]
+                        for r in 0..width {
+                            let position = first + comptime!(i * plan.cube_units());
+                            let factor = factor_at(position, r, from, row0, batch, depth, plan);
+                            positions[comptime!(i * width + r)] = passed_at(factor.row, factor.term, plan);
+                            exist[comptime!(i * width + r)] = factor.exists;
+                        }
+                    }
+                    let base = slot_base(moment, batch, plan);
+                    receive(&mut values, passed, base, &positions, &exist, patience, count, plan.meets);
+                }
+            }
+            ComptimeOption::None => {}
+        }
+        store_loads::<W>(enter, &values, first, plan);
+        first += comptime!(plan.loads() * plan.cube_units());
     }
 }
 
 /// Keeps the factors of the next iteration's product for the next launch, if there is one.
 #[cube]
-fn keep_passed(
-    enter: &Shared<[f32]>,
+fn keep_passed<W: Size>(
+    enter: &Shared<[Vector<f32, W>]>,
     exchange: &mut WalkExchange,
-    iteration: usize,
+    moment: &Moment,
     row0: usize,
     batch: usize,
     #[comptime] plan: Plan,
@@ -713,14 +750,17 @@ fn keep_passed(
     match &exchange.passed {
         ComptimeOption::Some(passed) => {
             let mut position = UNIT_POS as usize;
-            while position < comptime!(plan.rows * plan.chunk) {
-                let row = row0 + position / plan.chunk;
-                let term = position % plan.chunk;
-                if row < batch && term < depth {
-                    passed[passed_at(iteration, row, term, batch, plan)]
-                        .store(u32::reinterpret(enter[position]));
+            while position < plan.vectors() {
+                let vector = enter[position];
+                #[unroll]
+                for r in 0..plan.width() {
+                    let factor = factor_at(position, r, 0, row0, batch, depth, plan);
+                    if factor.exists {
+                        let place = passed_at(factor.row, factor.term, plan);
+                        hand(passed, slot_base(moment, batch, plan) + place, vector.extract(r));
+                    }
                 }
-                position += comptime!(plan.units * plan.split);
+                position += plan.cube_units();
             }
         }
         ComptimeOption::None => {}

@@ -5,15 +5,16 @@ mod walk;
 use cubecl::{prelude::*, server::Handle};
 
 pub(crate) use walk::{
-    Place, chunk_depth, factor_at, first_row, load_rows, mask_at, mix, optional, place, runs, store_loads,
-    time_of, walks_backwards,
+    Moment, Place, chunk_depth, first_row, mask_at, mix, moment, optional, place, runs, time_of,
+    walks_backwards,
 };
 
 use crate::{
     Cell, Options, Sizes,
     launch::{buffer, maybe},
     plan::{Phase, Plan},
-    strategy::{Pass, counters, grid, groups, plan},
+    slots::prepare,
+    strategy::{Pass, grid, plan},
 };
 use walk::{WalkExchangeLaunch, WalkInputsLaunch, WalkOutputsLaunch, walk_forward};
 
@@ -61,22 +62,29 @@ pub fn forward(
     options: impl Into<Options>,
 ) {
     let (plan, stride) = plan(client, cell, &sizes, inputs.mask_steps, Pass::Forward, &options.into());
-    let pair = 4 * 2 * sizes.batch * plan.state();
+    let slot = sizes.batch * plan.state();
+    let slots = if plan.meets { stride.min(sizes.steps) + 1 } else { 2 };
     let between = Between {
-        state: (plan.exchange || stride < sizes.steps).then(|| client.empty(pair)),
-        handed: (plan.exchange && cell.two_phase()).then(|| client.empty(pair)),
+        state: (plan.exchange || stride < sizes.steps).then(|| client.empty(4 * slots * slot)),
+        handed: (plan.exchange && cell.two_phase()).then(|| client.empty(4 * 2 * slot)),
+        slots,
     };
     let launch = |phase: Phase, first: usize, last: usize| {
         let plan = Plan { phase, ..plan };
         let (count, dim) = grid(&plan, &sizes);
-        let counters = plan.meets.then(|| counters(client, &plan, &sizes));
-        let (inputs, outputs, exchange) = arguments(&plan, &sizes, &inputs, &outputs, &between, &counters);
+        if plan.meets
+            && let Some(state) = &between.state
+        {
+            prepare(client, state, slot, slots, first.min(slots - 1));
+        }
+        let (inputs, outputs, exchange) = arguments(&plan, &sizes, &inputs, &outputs, &between);
         // SAFETY: the kernel guards its accesses by the sizes that the buffers are documented to have.
         unsafe {
             walk_forward::launch_unchecked(
                 client,
                 count,
                 dim,
+                plan.width(),
                 inputs,
                 outputs,
                 exchange,
@@ -104,6 +112,7 @@ pub fn forward(
 struct Between {
     state: Option<Handle>,
     handed: Option<Handle>,
+    slots: usize,
 }
 
 fn arguments<E: Float>(
@@ -112,7 +121,6 @@ fn arguments<E: Float>(
     inputs: &ForwardInputs,
     outputs: &ForwardOutputs,
     between: &Between,
-    counters: &Option<Handle>,
 ) -> (WalkInputsLaunch<E>, WalkOutputsLaunch<E>, WalkExchangeLaunch) {
     let rows = sizes.steps * sizes.batch;
     let (state, gates) = (plan.state(), plan.gates());
@@ -133,9 +141,8 @@ fn arguments<E: Float>(
             maybe(&outputs.z_state, rows * gates),
         ),
         WalkExchangeLaunch::new(
-            maybe(&between.state, 2 * sizes.batch * state),
+            maybe(&between.state, between.slots * sizes.batch * state),
             maybe(&between.handed, 2 * sizes.batch * state),
-            maybe(counters, groups(plan, sizes)),
         ),
     )
 }

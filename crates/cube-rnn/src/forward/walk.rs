@@ -5,9 +5,10 @@ use cubecl::prelude::*;
 use crate::{
     Cell, Gru, Kind,
     activation::{activate, clamp_state},
-    meeting::{expect_all, meet},
+    factors::{factor_at, load_rows, store_finished, store_loads},
     plan::{Phase, Plan},
     product::{Product, accumulate, clear, load_weight, share_sums, whole_sum},
+    slots::{hand, new_patience, receive},
 };
 
 /// What the kernel reads. `GH` and `D·GH` as in [`Plan`].
@@ -43,12 +44,11 @@ pub(crate) struct WalkOutputs<E: Float> {
 /// What cubes and launches tell each other.
 #[derive(CubeType, CubeLaunch)]
 pub(crate) struct WalkExchange {
-    /// `[2, N, D·H]`, bits of the f32 states after an even number of steps and after an odd one.
+    /// `[slots, N, D·H]`, bits of the f32 states: of cubes that meet, the state before the launch and after each
+    /// of its steps; else after an even number of steps and after an odd one.
     pub state: ComptimeOption<Box<[Atomic<u32>]>>,
     /// `[2, N, D·H]`, what two phases hand on: the reset state and the update gate.
     pub handed: ComptimeOption<Box<[f32]>>,
-    /// One for each group of cubes that meet.
-    pub counters: ComptimeOption<Box<[Atomic<u32>]>>,
 }
 
 /// Where a unit's result belongs.
@@ -73,16 +73,17 @@ pub(crate) struct Place {
 /// The `q`-th result that the unit finishes of the tile whose first batch row is `row0`.
 #[cube]
 pub(crate) fn place(row0: usize, batch: usize, #[comptime] q: usize, #[comptime] plan: Plan) -> Place {
-    let index = comptime!(q * plan.units * plan.split) + UNIT_POS as usize;
-    let row = index / plan.units;
+    let together = comptime!(plan.together());
+    let index = comptime!(q / together * plan.cube_units()) + UNIT_POS as usize;
+    let row = index / plan.units * together + comptime!(q % together);
     let column = index % plan.units;
     let unit = CUBE_POS_X as usize * plan.units + column;
     let exists = row < plan.rows && row0 + row < batch && unit < plan.hidden;
     let direction = CUBE_POS_Z as usize;
     let safe_unit = select(exists, unit, 0);
     // Units without a result read partial sums all the same, which end with the last row.
-    let safe_row =
-        if comptime!(plan.rows.is_multiple_of(plan.split)) { row } else { select(row < plan.rows, row, 0) };
+    let all_busy = comptime!((plan.rows / together).is_multiple_of(plan.split));
+    let safe_row = if comptime!(all_busy) { row } else { select(row < plan.rows, row, 0) };
     Place {
         row: safe_row,
         column,
@@ -160,7 +161,7 @@ pub(crate) fn mix(z: f32, h: f32, o: f32, #[comptime] gru: Gru) -> f32 {
 
 /// Walks the steps `first..last` of `steps`.
 #[cube(launch_unchecked)]
-pub(crate) fn walk_forward<E: Float>(
+pub(crate) fn walk_forward<E: Float, W: Size>(
     inputs: &WalkInputs<E>,
     outputs: &mut WalkOutputs<E>,
     exchange: &mut WalkExchange,
@@ -187,10 +188,8 @@ pub(crate) fn walk_forward<E: Float>(
     let weight_base = direction * comptime!(plan.hidden * plan.direction_gates()) + unit;
     let candidate_base = weight_base + comptime!(2 * plan.hidden);
 
-    let mut enter = Shared::<[f32]>::new_slice(comptime!(plan.rows * plan.chunk));
+    let mut enter = Shared::<[Vector<f32, W>]>::new_slice(plan.vectors());
     let mut partials = Shared::<[f32]>::new_slice(product.partials());
-    let mut all_met = Shared::<[u32]>::new_slice(1usize);
-    expect_all(&mut all_met);
     let mut sums = Array::<f32>::new(product.sums());
     let resident = load_weight::<E>(&inputs.weight, weight_base, share, product);
     let resident_candidate = load_weight::<E>(
@@ -204,22 +203,28 @@ pub(crate) fn walk_forward<E: Float>(
     let mut held = Array::<f32>::new(product.finished());
     let mut updates = Array::<f32>::new(product.finished());
     let mut projected = Array::<f32>::new(comptime!(product.finished() * plan.cell.gates()));
-    // Not a number once cubes failed to meet: a wrong result must be seen.
-    let mut poison = 0.0f32;
+    // What enters the next product.
+    let mut next = Array::<f32>::new(product.finished());
+    let mut patience = new_patience();
 
     let row0 = first_row(0, plan);
-    if comptime!(!plan.exchange) {
+    let start = moment(first, first, plan);
+    if comptime!(plan.carries()) {
         #[unroll]
         for q in 0..product.finished() {
             let at = place(row0, batch, q, plan);
-            held[q] = state_before::<E>(inputs, exchange, first, &at, batch, plan);
+            held[q] = own_state::<E>(inputs, exchange, &start, &at, batch, plan);
         }
+    }
+    if comptime!(!plan.exchange) {
         let time = time_of(first, steps, plan.cell);
-        load_state::<E>(&mut enter, inputs, exchange, first, 0, time, row0, batch, plan);
+        load_state::<E, W>(&mut enter, inputs, exchange, &mut patience, &start, 0, time, row0, batch, plan);
         sync_cube();
     }
 
     for index in first..last {
+        let before = moment(index, first, plan);
+        let after = moment(index + 1, first, plan);
         let time = time_of(index, steps, plan.cell);
         let next_time = time_of(select(index + 1 < steps, index + 1, index), steps, plan.cell);
 
@@ -227,11 +232,11 @@ pub(crate) fn walk_forward<E: Float>(
             let row0 = first_row(tile, plan);
             // Asked for before the product, needed after it.
             load_projected::<E>(&mut projected, inputs, time, row0, batch, plan, product);
-            if comptime!(plan.exchange) {
+            if comptime!(!plan.carries()) {
                 #[unroll]
                 for q in 0..product.finished() {
                     let at = place(row0, batch, q, plan);
-                    held[q] = state_before::<E>(inputs, exchange, index, &at, batch, plan);
+                    held[q] = own_state::<E>(inputs, exchange, &before, &at, batch, plan);
                 }
             }
 
@@ -240,9 +245,20 @@ pub(crate) fn walk_forward<E: Float>(
                 if comptime!(plan.exchange) {
                     let mut from = 0usize.runtime();
                     while from < plan.hidden {
-                        load_state::<E>(&mut enter, inputs, exchange, index, from, time, row0, batch, plan);
+                        load_state::<E, W>(
+                            &mut enter,
+                            inputs,
+                            exchange,
+                            &mut patience,
+                            &before,
+                            from,
+                            time,
+                            row0,
+                            batch,
+                            plan,
+                        );
                         sync_cube();
-                        accumulate::<E>(
+                        accumulate::<E, W>(
                             &mut sums,
                             &enter,
                             &inputs.weight,
@@ -253,11 +269,13 @@ pub(crate) fn walk_forward<E: Float>(
                             plan.chunk,
                             product,
                         );
-                        sync_cube();
+                        if comptime!(plan.chunk < plan.hidden) {
+                            sync_cube();
+                        }
                         from += plan.chunk;
                     }
                 } else {
-                    accumulate::<E>(
+                    accumulate::<E, W>(
                         &mut sums,
                         &enter,
                         &inputs.weight,
@@ -280,7 +298,7 @@ pub(crate) fn walk_forward<E: Float>(
                     for q in 0..product.finished() {
                         let at = place(row0, batch, q, plan);
                         let sum = whole_sum(&sums, &partials, at.row, at.column, q, 0usize, product);
-                        let z = projected[q] + sum + poison;
+                        let z = projected[q] + sum;
                         let h = clamp_state(activate(z, activation), plan.cell.clip);
                         write_gate::<E>(inputs, outputs, &at, time, batch, 0usize, z, plan);
                         held[q] = write_state::<E>(inputs, outputs, &at, time, batch, h, held[q], plan);
@@ -318,7 +336,19 @@ pub(crate) fn walk_forward<E: Float>(
                                     r,
                                     plan,
                                 );
-                                hand_on(&mut enter, exchange, &at, batch, held[q] * mask * r, z, plan);
+                                next[q] = select(at.exists, held[q] * mask * r, 0.0);
+                                hand_on(exchange, &at, batch, next[q], z, plan);
+                            }
+                            if comptime!(!plan.exchange) {
+                                store_finished::<W>(
+                                    &mut enter,
+                                    &next,
+                                    product.finished(),
+                                    1usize,
+                                    0usize,
+                                    0usize,
+                                    plan,
+                                );
                             }
                             sync_cube();
                         }
@@ -329,9 +359,9 @@ pub(crate) fn walk_forward<E: Float>(
                                 ComptimeOption::Some(handed) => {
                                     let mut from = 0usize.runtime();
                                     while from < plan.hidden {
-                                        load_rows(&mut enter, handed, from, row0, batch, plan);
+                                        load_rows::<W>(&mut enter, handed, from, row0, batch, plan);
                                         sync_cube();
-                                        accumulate::<E>(
+                                        accumulate::<E, W>(
                                             &mut sums,
                                             &enter,
                                             &inputs.weight,
@@ -342,7 +372,9 @@ pub(crate) fn walk_forward<E: Float>(
                                             plan.chunk,
                                             candidate,
                                         );
-                                        sync_cube();
+                                        if comptime!(plan.chunk < plan.hidden) {
+                                            sync_cube();
+                                        }
                                         from += plan.chunk;
                                     }
                                     #[unroll]
@@ -352,7 +384,7 @@ pub(crate) fn walk_forward<E: Float>(
                                     }
                                 }
                                 ComptimeOption::None => {
-                                    accumulate::<E>(
+                                    accumulate::<E, W>(
                                         &mut sums,
                                         &enter,
                                         &inputs.weight,
@@ -402,7 +434,7 @@ pub(crate) fn walk_forward<E: Float>(
                                 (sum + optional::<E>(&inputs.secondary_bias, at.channel)) * r
                             };
                             let x = projected[comptime!(q * 3 + 2)];
-                            let o = activate(x + c + poison, comptime!(gru.output_gate_activation));
+                            let o = activate(x + c, comptime!(gru.output_gate_activation));
                             let h = clamp_state(mix(updates[q], held[q], o, gru), plan.cell.clip);
                             write_gate::<E>(inputs, outputs, &at, time, batch, 2usize, o, plan);
                             held[q] = write_state::<E>(inputs, outputs, &at, time, batch, h, held[q], plan);
@@ -416,31 +448,21 @@ pub(crate) fn walk_forward<E: Float>(
                 for q in 0..product.finished() {
                     let at = place(row0, batch, q, plan);
                     if comptime!(plan.exchange) {
-                        keep_state(exchange, index + 1, &at, batch, held[q], plan);
+                        hand_state(exchange, &after, &at, batch, held[q], plan);
                         if index + 1 == steps {
                             write_final_state::<E>(outputs, &at, held[q], plan);
                         }
-                    } else if at.exists {
+                    } else {
                         let mask = mask_at::<E>(&inputs.mask, next_time, at.batch, at.channel, batch, plan);
-                        enter[at.row * plan.chunk + at.unit] = held[q] * mask;
+                        next[q] = select(at.exists, held[q] * mask, 0.0);
                     }
+                }
+                if comptime!(!plan.exchange) {
+                    store_finished::<W>(&mut enter, &next, product.finished(), 1usize, 0usize, 0usize, plan);
                 }
             }
             // The next tile's partial sums, or the next step, come where these were.
             sync_cube();
-        }
-
-        if comptime!(plan.meets) {
-            #[comptime]
-            match &exchange.counters {
-                ComptimeOption::Some(counters) => {
-                    let group = CUBE_POS_Z as usize * CUBE_COUNT_Y as usize + CUBE_POS_Y as usize;
-                    let expected = (index + 1 - first) as u32 * CUBE_COUNT_X;
-                    let met = meet(counters, group, expected, &mut all_met);
-                    poison = select(met, poison, f32::reinterpret(0x7fc0_0000u32));
-                }
-                ComptimeOption::None => {}
-            }
         }
     }
 
@@ -448,7 +470,7 @@ pub(crate) fn walk_forward<E: Float>(
         #[unroll]
         for q in 0..product.finished() {
             let at = place(row0, batch, q, plan);
-            keep_state(exchange, last, &at, batch, held[q], plan);
+            hand_state(exchange, &moment(last, first, plan), &at, batch, held[q], plan);
             if last == steps {
                 write_final_state::<E>(outputs, &at, held[q], plan);
             }
@@ -561,10 +583,9 @@ fn write_final_state<E: Float>(outputs: &mut WalkOutputs<E>, at: &Place, value: 
     }
 }
 
-/// Hands the reset state on to the second product, and the update gate past it.
+/// Hands the reset state on to the second product's launch, and the update gate past it.
 #[cube]
 fn hand_on(
-    enter: &mut Shared<[f32]>,
     exchange: &mut WalkExchange,
     at: &Place,
     batch: usize,
@@ -572,60 +593,62 @@ fn hand_on(
     update: f32,
     #[comptime] plan: Plan,
 ) {
-    if at.exists {
-        #[comptime]
-        match &mut exchange.handed {
-            ComptimeOption::Some(handed) => {
+    #[comptime]
+    match &mut exchange.handed {
+        ComptimeOption::Some(handed) => {
+            if at.exists {
                 handed[at.batch * plan.state() + at.channel] = reset;
                 handed[(batch + at.batch) * plan.state() + at.channel] = update;
             }
-            ComptimeOption::None => {
-                enter[at.row * plan.chunk + at.unit] = reset;
-            }
         }
+        ComptimeOption::None => {}
     }
 }
 
-/// The state before the `index`-th step.
+/// A step, and the slot with the state before it.
+#[derive(CubeType, Clone, Copy)]
+pub(crate) struct Moment {
+    /// Steps before it.
+    pub index: usize,
+    /// Slot of what was handed on just before.
+    pub slot: usize,
+}
+
+/// The moment before the `index`-th step of a launch that begins with step `first`.
 #[cube]
-fn state_before<E: Float>(
+pub(crate) fn moment(index: usize, first: usize, #[comptime] plan: Plan) -> Moment {
+    Moment { index, slot: if comptime!(plan.meets) { index - first } else { index % 2 } }
+}
+
+/// The state of a moment that this unit itself has handed on.
+#[cube]
+fn own_state<E: Float>(
     inputs: &WalkInputs<E>,
     exchange: &mut WalkExchange,
-    index: usize,
+    moment: &Moment,
     at: &Place,
     batch: usize,
     #[comptime] plan: Plan,
 ) -> f32 {
-    state_at::<E>(inputs, exchange, index, at.batch * plan.state() + at.channel, batch, plan)
-}
-
-#[cube]
-fn state_at<E: Float>(
-    inputs: &WalkInputs<E>,
-    exchange: &mut WalkExchange,
-    index: usize,
-    position: usize,
-    batch: usize,
-    #[comptime] plan: Plan,
-) -> f32 {
-    if index == 0 {
+    let position = at.batch * plan.state() + at.channel;
+    if moment.index == 0 {
         optional::<E>(&inputs.init_state, position)
     } else {
         #[comptime]
         match &exchange.state {
             ComptimeOption::Some(state) => {
-                f32::reinterpret(state[(index % 2) * batch * plan.state() + position].load())
+                f32::reinterpret(state[moment.slot * batch * plan.state() + position].load())
             }
             ComptimeOption::None => 0.0f32.runtime(),
         }
     }
 }
 
-/// Keeps the state after `index` steps for other cubes and launches, if there are any.
+/// Hands the state of a moment on to other cubes and launches, if there are any.
 #[cube]
-fn keep_state(
+fn hand_state(
     exchange: &mut WalkExchange,
-    index: usize,
+    moment: &Moment,
     at: &Place,
     batch: usize,
     value: f32,
@@ -635,114 +658,107 @@ fn keep_state(
     match &exchange.state {
         ComptimeOption::Some(state) => {
             if at.exists {
-                let position = ((index % 2) * batch + at.batch) * plan.state() + at.channel;
-                state[position].store(u32::reinterpret(value));
+                hand(state, (moment.slot * batch + at.batch) * plan.state() + at.channel, value);
             }
         }
         ComptimeOption::None => {}
     }
 }
 
-/// What belongs at a place of a tile's factors in shared memory, `[rows, chunk]`.
-#[derive(CubeType, Clone, Copy)]
-pub(crate) struct Factor {
-    /// Batch row.
-    pub row: usize,
-    /// Term of the product.
-    pub term: usize,
-    /// Whether they exist; both are 0 where they don't.
-    pub exists: bool,
-}
-
-/// The factor at `position` of a chunk that begins with term `from` of `depth`.
-#[cube]
-pub(crate) fn factor_at(
-    position: usize,
-    from: usize,
-    row0: usize,
-    batch: usize,
-    #[comptime] depth: usize,
-    #[comptime] plan: Plan,
-) -> Factor {
-    let row = row0 + position / plan.chunk;
-    let term = from + position % plan.chunk;
-    let exists = position < comptime!(plan.rows * plan.chunk) && row < batch && term < depth;
-    Factor { row: select(exists, row, 0), term: select(exists, term, 0), exists }
-}
-
 /// Brings the masked states of the tile's rows, from hidden unit `from` on, to shared memory.
 #[cube]
-fn load_state<E: Float>(
-    enter: &mut Shared<[f32]>,
+fn load_state<E: Float, W: Size>(
+    enter: &mut Shared<[Vector<f32, W>]>,
     inputs: &WalkInputs<E>,
     exchange: &mut WalkExchange,
-    index: usize,
+    patience: &mut Array<u32>,
+    moment: &Moment,
     from: usize,
     time: usize,
     row0: usize,
     batch: usize,
     #[comptime] plan: Plan,
 ) {
-    let size = comptime!(plan.rows * plan.chunk);
-    let count = plan.loads();
+    let width = comptime!(plan.width());
+    let count = comptime!(plan.loads() * width);
     let mut values = Array::<f32>::new(count);
+    let mut positions = Array::<usize>::new(count);
+    let mut exist = Array::<bool>::new(count);
     let mut first = UNIT_POS as usize;
-    while first < size {
+    while first < plan.vectors() {
         #[unroll]
-        for i in 0..count {
-            let position = first + comptime!(i * plan.units * plan.split);
-            let factor = factor_at(position, from, row0, batch, plan.hidden, plan);
-            let channel = CUBE_POS_Z as usize * plan.hidden + factor.term;
-            let place = factor.row * plan.state() + channel;
-            let state = state_at::<E>(inputs, exchange, index, place, batch, plan);
-            let mask = mask_at::<E>(&inputs.mask, time, factor.row, channel, batch, plan);
-            values[i] = select(factor.exists, state * mask, 0.0);
+        for i in 0..plan.loads() {
+            #[unroll]
+            for r in 0..width {
+                let position = first + comptime!(i * plan.cube_units());
+                let factor = factor_at(position, r, from, row0, batch, plan.hidden, plan);
+                let channel = CUBE_POS_Z as usize * plan.hidden + factor.term;
+                positions[comptime!(i * width + r)] = factor.row * plan.state() + channel;
+                exist[comptime!(i * width + r)] = factor.exists;
+            }
         }
-        store_loads(enter, &values, first, plan);
-        first += comptime!(count * plan.units * plan.split);
+        states_at::<E>(
+            &mut values,
+            inputs,
+            exchange,
+            patience,
+            moment,
+            &positions,
+            &exist,
+            batch,
+            count,
+            plan,
+        );
+        #[unroll]
+        for i in 0..plan.loads() {
+            #[unroll]
+            for r in 0..width {
+                let position = first + comptime!(i * plan.cube_units());
+                let factor = factor_at(position, r, from, row0, batch, plan.hidden, plan);
+                let channel = CUBE_POS_Z as usize * plan.hidden + factor.term;
+                let mask = mask_at::<E>(&inputs.mask, time, factor.row, channel, batch, plan);
+                let value = values[comptime!(i * width + r)] * mask;
+                values[comptime!(i * width + r)] = select(factor.exists, value, 0.0);
+            }
+        }
+        store_loads::<W>(enter, &values, first, plan);
+        first += comptime!(plan.loads() * plan.cube_units());
     }
 }
 
-/// Stores what was loaded of a tile's factors, from `first` on.
+/// The states of a moment at `positions` of `[N, D·H]`, zero where they don't exist.
 #[cube]
-pub(crate) fn store_loads(
-    enter: &mut Shared<[f32]>,
-    values: &Array<f32>,
-    first: usize,
-    #[comptime] plan: Plan,
-) {
-    #[unroll]
-    for i in 0..plan.loads() {
-        let position = first + comptime!(i * plan.units * plan.split);
-        if position < comptime!(plan.rows * plan.chunk) {
-            enter[position] = values[i];
-        }
-    }
-}
-
-/// Brings `[N, D·H]` of the tile's rows, from hidden unit `from` on, to shared memory.
-#[cube]
-pub(crate) fn load_rows(
-    enter: &mut Shared<[f32]>,
-    values: &[f32],
-    from: usize,
-    row0: usize,
+fn states_at<E: Float>(
+    values: &mut Array<f32>,
+    inputs: &WalkInputs<E>,
+    exchange: &mut WalkExchange,
+    patience: &mut Array<u32>,
+    moment: &Moment,
+    positions: &Array<usize>,
+    exist: &Array<bool>,
     batch: usize,
+    #[comptime] count: usize,
     #[comptime] plan: Plan,
 ) {
-    let size = comptime!(plan.rows * plan.chunk);
-    let count = plan.loads();
-    let mut loaded = Array::<f32>::new(count);
-    let mut first = UNIT_POS as usize;
-    while first < size {
+    if moment.index == 0 {
         #[unroll]
         for i in 0..count {
-            let position = first + comptime!(i * plan.units * plan.split);
-            let factor = factor_at(position, from, row0, batch, plan.hidden, plan);
-            let channel = CUBE_POS_Z as usize * plan.hidden + factor.term;
-            loaded[i] = select(factor.exists, values[factor.row * plan.state() + channel], 0.0);
+            values[i] = select(exist[i], optional::<E>(&inputs.init_state, positions[i]), 0.0);
         }
-        store_loads(enter, &loaded, first, plan);
-        first += comptime!(count * plan.units * plan.split);
+    } else {
+        #[comptime]
+        match &exchange.state {
+            ComptimeOption::Some(state) => {
+                let base = moment.slot * batch * plan.state();
+                receive(values, state, base, positions, exist, patience, count, plan.meets);
+            }
+            ComptimeOption::None =>
+            {
+                #[unroll]
+                for i in 0..count {
+                    values[i] = 0.0f32;
+                }
+            }
+        }
     }
 }
