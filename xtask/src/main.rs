@@ -1,6 +1,10 @@
 //! The project's own commands, as `cargo xtask COMMAND`.
 
+mod apt;
+mod bench_metal;
+mod clang;
 mod conformance;
+mod msl;
 mod test;
 mod vulkan;
 mod workspace;
@@ -21,12 +25,16 @@ struct Arguments {
 enum Command {
     Test(test::Test),
     Conformance(conformance::Conformance),
+    Msl(msl::Msl),
+    BenchMetal(bench_metal::BenchMetal),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Test(command) => command.run(),
         Command::Conformance(command) => command.run(),
+        Command::Msl(command) => command.run(),
+        Command::BenchMetal(command) => command.run(),
     };
     match done {
         Ok(code) => code,

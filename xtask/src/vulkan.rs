@@ -1,14 +1,8 @@
 //! A Vulkan adapter for the tests; a software one is enough.
 
-use std::{
-    env,
-    ffi::OsStr,
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use std::{env, ffi::OsStr, fs, path::PathBuf, process::Stdio};
 
-use crate::workspace::cargo;
+use crate::{apt, workspace::cargo};
 
 /// The package of Debian and Ubuntu with the software driver.
 const PACKAGE: &str = "mesa-vulkan-drivers";
@@ -83,41 +77,7 @@ fn driver_is_there() -> bool {
     })
 }
 
-/// Installs the software driver with apt-get, as root or where sudo asks for no password.
+/// Installs the software driver.
 fn install(reason: &str) -> Result<(), String> {
-    let Some(prefix) = may_use_apt() else {
-        return Err(format!("{}, and apt-get may not be used here: {ADVICE}", lower(reason)));
-    };
-    println!("{reason}: installing the software driver, {PACKAGE}, with apt-get.");
-    let apt = |arguments: &[&str]| {
-        let words = prefix.iter().chain(&["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet=2"]);
-        let mut words = words.chain(arguments);
-        let mut command = Command::new(words.next().expect("at least env"));
-        command.args(words).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
-    };
-    // Lists may be out of date, or missing altogether.
-    let installed = apt(&["update"]) && apt(&["install", "--yes", "--no-install-recommends", PACKAGE]);
-    match installed {
-        true => Ok(()),
-        false => Err(format!("apt-get could not install {PACKAGE}: {ADVICE}")),
-    }
-}
-
-/// What must stand before `apt-get`; `None` if it may not be used.
-fn may_use_apt() -> Option<&'static [&'static str]> {
-    let succeeds = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-        output.ok().filter(|output| output.status.success())
-    };
-    succeeds("apt-get", &["--version"])?;
-    let user = succeeds("id", &["-u"])?;
-    if user.stdout.trim_ascii() == b"0" {
-        return Some(&[]);
-    }
-    succeeds("sudo", &["-n", "true"]).map(|_| &["sudo", "-n"][..])
-}
-
-fn lower(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(characters).collect()
+    apt::install(PACKAGE, reason, ADVICE)
 }
