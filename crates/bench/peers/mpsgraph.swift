@@ -270,15 +270,21 @@ func reference(_ cell: Cell, _ shape: Shape, _ inputs: Inputs) -> [Float] {
         let before = state
         for row in 0..<n {
             func projected(_ unit: Int) -> Double {
-                (0..<i).reduce(Double(inputs.bias.numbers[unit])) { sum, k in
-                    sum + Double(inputs.source.numbers[(step * n + row) * i + k])
-                        * Double(inputs.inputWeight.numbers[unit * i + k])
+                var sum = Double(inputs.bias.numbers[unit])
+                for k in 0..<i {
+                    let x = Double(inputs.source.numbers[(step * n + row) * i + k])
+                    let weight = Double(inputs.inputWeight.numbers[unit * i + k])
+                    sum += x * weight
                 }
+                return sum
             }
             func recurrent(_ unit: Int) -> Double {
-                (0..<h).reduce(0) { sum, k in
-                    sum + before[row * h + k] * Double(inputs.recurrentWeight.numbers[unit * h + k])
+                var sum = 0.0
+                for k in 0..<h {
+                    let weight = Double(inputs.recurrentWeight.numbers[unit * h + k])
+                    sum += before[row * h + k] * weight
                 }
+                return sum
             }
             for unit in 0..<h {
                 switch cell {

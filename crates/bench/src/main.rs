@@ -12,6 +12,7 @@ mod report;
 mod run;
 mod strategy;
 mod subject;
+mod table;
 mod timing;
 mod verify;
 
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let command_line = CommandLine::parse();
     let result = match command_line.command {
         Some(Command::Plot(options)) => plot::run(&options),
+        Some(Command::Table(options)) => table::run(&options),
         None => run::run(&command_line.timing),
     };
     match result {

@@ -24,6 +24,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Draws the times of the files that --json wrote, and of peers, as an SVG.
     Plot(PlotOptions),
+    /// Writes the times of the files that --json wrote, and of peers in them, as Markdown tables.
+    Table(TableOptions),
 }
 
 /// What to draw.
@@ -35,6 +37,17 @@ pub struct PlotOptions {
     /// The file to write.
     #[arg(long, default_value = "bench.svg")]
     pub out: PathBuf,
+}
+
+/// What to write as tables.
+#[derive(Args, Debug)]
+pub struct TableOptions {
+    /// Files of --json.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// The file to write [default: standard output].
+    #[arg(long)]
+    pub out: Option<PathBuf>,
 }
 
 /// What to time.

@@ -4,7 +4,10 @@
 //! is launched on it to Metal Shading Language, and [`stand_in::StandIn`] runs that text, compiled as C++.
 
 pub mod apple;
+pub mod clang;
+mod cpp;
 pub mod kernels;
+mod program;
 pub mod server;
 mod signature;
 pub mod stand_in;

@@ -1,5 +1,8 @@
 //! Writes the text of every kernel in Metal Shading Language.
 
+#[cfg(feature = "spirv")]
+mod spirv_val;
+
 use std::{fs, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
@@ -13,6 +16,10 @@ struct Options {
     /// The folder to write to; made if need be.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Also writes `NAME.spv` and hands each to spirv-val; the exit code is 1 if it rejects one.
+    #[cfg(feature = "spirv")]
+    #[arg(long)]
+    spirv: bool,
 }
 
 fn main() -> ExitCode {
@@ -31,8 +38,10 @@ fn main() -> ExitCode {
 fn write(options: &Options) -> Result<usize, String> {
     let failed = |error: std::io::Error| format!("{} cannot be written: {error}", options.out.display());
     fs::create_dir_all(&options.out).map_err(failed)?;
-    let device = Device::new(None);
+    let device = Device::new(&Form::ALL, None);
     let mut written = 0;
+    #[cfg(feature = "spirv")]
+    let mut rejected = 0;
     for problem in problems() {
         problem.launch(&device.client);
         if let Some(failure) = device.failure() {
@@ -50,8 +59,25 @@ fn write(options: &Options) -> Result<usize, String> {
             if let Some(wgsl) = &text.wgsl {
                 fs::write(options.out.join(format!("{name}.wgsl")), wgsl).map_err(failed)?;
             }
+            #[cfg(feature = "spirv")]
+            if options.spirv {
+                let path = options.out.join(format!("{name}.spv"));
+                let bytes: Vec<u8> = text.spirv.iter().flat_map(|word| word.to_le_bytes()).collect();
+                fs::write(&path, bytes).map_err(failed)?;
+                if let Some(error) = spirv_val::validate(&path)? {
+                    eprintln!("{name}.spv: {error}");
+                    rejected += 1;
+                }
+            }
         }
         written = device.kernels().len();
+    }
+    #[cfg(feature = "spirv")]
+    if options.spirv {
+        match rejected {
+            0 => println!("spirv-val accepts the SPIR-V of each"),
+            count => return Err(format!("spirv-val rejects {count} of {written} kernels")),
+        }
     }
     Ok(written)
 }

@@ -6,13 +6,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{apple, text::Text};
+use crate::{
+    apple,
+    text::{Form, Text},
+};
 use cubecl::{
     CubeCount, CubeKernel, MemoryAllocationMode, MemoryConfiguration,
     client::Client,
     dry_run::LaunchMode,
     future::DynFut,
-    ir::TargetProperties,
+    ir::{DeviceProperties, TargetProperties},
     server::{
         BufferBinding, CopyDescriptor, IoError, KernelArguments, KernelResource, ProfileError,
         ProfilingToken, Server, ServerCommunication, ServerError, ServerStorage, ServerUtilities,
@@ -74,14 +77,23 @@ pub struct Device {
 }
 
 impl Device {
-    /// A new device whose launches `engine` runs; without one, kernels are compiled only.
-    pub fn new(engine: Option<Box<dyn Engine>>) -> Self {
+    /// A new device that compiles to `forms` and whose launches `engine` runs; without one, kernels are compiled only.
+    pub fn new(forms: &[Form], engine: Option<Box<dyn Engine>>) -> Self {
+        Self::with_properties(apple::properties(), forms, engine)
+    }
+
+    /// A device with other properties.
+    pub fn with_properties(
+        properties: DeviceProperties,
+        forms: &[Form],
+        engine: Option<Box<dyn Engine>>,
+    ) -> Self {
         static DEVICES: Mutex<u16> = Mutex::new(0);
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         let id = DeviceId::new(0, *devices);
         *devices += 1;
         let record = Arc::new(Mutex::new(Record::default()));
-        let server = CpuServer::new(id, engine, record.clone());
+        let server = CpuServer::new(id, properties, forms, engine, record.clone());
         Self { client: Client::init(id, server), record }
     }
 
@@ -112,6 +124,7 @@ struct CpuServer {
     memory: MemoryManagement<BytesStorage>,
     failures: ErrorGraph,
     utilities: Arc<ServerUtilities>,
+    forms: Vec<Form>,
     engine: Option<Box<dyn Engine>>,
     record: Arc<Mutex<Record>>,
 }
@@ -123,9 +136,14 @@ impl fmt::Debug for CpuServer {
 }
 
 impl CpuServer {
-    fn new(id: DeviceId, engine: Option<Box<dyn Engine>>, record: Arc<Mutex<Record>>) -> Self {
+    fn new(
+        id: DeviceId,
+        properties: DeviceProperties,
+        forms: &[Form],
+        engine: Option<Box<dyn Engine>>,
+        record: Arc<Mutex<Record>>,
+    ) -> Self {
         let logger = Arc::new(ServerLogger::default());
-        let properties = apple::properties();
         let memory = MemoryManagement::from_configuration(
             BytesStorage::default(),
             &properties.memory,
@@ -143,7 +161,7 @@ impl CpuServer {
             ContiguousMemoryLayoutPolicy::new(256),
         );
         let utilities = Arc::new(utilities);
-        Self { memory, failures: ErrorGraph::default(), utilities, engine, record }
+        Self { memory, failures: ErrorGraph::default(), utilities, forms: forms.to_vec(), engine, record }
     }
 
     fn resource(&mut self, binding: BufferBinding) -> Result<BytesResource, IoError> {
@@ -157,7 +175,7 @@ impl CpuServer {
         if let Some((_, text)) = record.kernels.iter().find(|(known, _)| *known == id) {
             return Ok(text.clone());
         }
-        let text = Arc::new(Text::compile(kernel)?);
+        let text = Arc::new(Text::compile(kernel, &self.forms)?);
         record.kernels.push((id, text.clone()));
         Ok(text)
     }
@@ -170,7 +188,8 @@ impl CpuServer {
         mode: LaunchMode,
     ) -> Result<(), String> {
         let text = self.text(kernel)?;
-        if self.engine.is_none() || mode.is_skipped() {
+        // Past a failure there is nothing sensible to run with.
+        if self.engine.is_none() || mode.is_skipped() || lock(&self.record).failure.is_some() {
             return Ok(());
         }
         let CubeCount::Static(x, y, z) = count else {
@@ -201,7 +220,7 @@ fn failed(reason: String) -> ServerError {
 
 impl DeviceService for CpuServer {
     fn init(device_id: DeviceId) -> Self {
-        Self::new(device_id, None, Arc::default())
+        Self::new(device_id, apple::properties(), &[], None, Arc::default())
     }
 
     fn utilities(&self) -> ServerUtilitiesHandle {

@@ -1,4 +1,6 @@
 //! A kernel's text: what Burn's `metal` feature hands to Apple's compiler, and what wgpu hands it without.
+//!
+//! SPIR-V, which Burn's `vulkan` feature hands to a driver, needs the feature `spirv`.
 
 use cubecl::{
     Compiler, CubeKernel, WgpuCompilationOptions, define_kernel, ir::settings::ExecutionMode,
@@ -11,12 +13,12 @@ use naga::{
     valid::{Capabilities, ValidationFlags, Validator},
 };
 
-/// The two ways from a kernel to MSL.
+/// What a kernel is compiled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Form {
-    /// CubeCL's own, with Burn's `metal` feature.
+    /// MSL by CubeCL, with Burn's `metal` feature.
     Msl,
-    /// naga's of CubeCL's WGSL, without it.
+    /// MSL by naga of CubeCL's WGSL, without it.
     Naga,
 }
 
@@ -46,15 +48,22 @@ pub struct Text {
     pub threadgroup_memory: usize,
     /// MSL by CubeCL.
     pub msl: String,
-    /// WGSL by CubeCL; none with bfloat, which it has not.
+    /// WGSL by CubeCL, if asked for; none with bfloat, which it has not.
     pub wgsl: Option<String>,
     /// MSL by naga, of the WGSL.
     pub naga: Option<String>,
+    /// SPIR-V by CubeCL.
+    #[cfg(feature = "spirv")]
+    pub spirv: Vec<u32>,
 }
 
 impl Text {
-    /// Compiles a kernel, as Burn does.
-    pub fn compile(kernel: &dyn CubeKernel) -> Result<Self, String> {
+    /// Compiles a kernel, as Burn does: to MSL, and to the other `forms`.
+    ///
+    /// # Errors
+    ///
+    /// What the compiler says.
+    pub fn compile(kernel: &dyn CubeKernel, forms: &[Form]) -> Result<Self, String> {
         let define = || define_kernel(kernel).map_err(|error| error.to_string());
         let definition = define()?;
         let settings = &definition.settings;
@@ -67,24 +76,26 @@ impl Text {
             .compile(definition, &CompilationOptions::default())
             .map_err(|error| format!("`{name}` does not compile to MSL: {error}"))?;
         let source = msl.to_string();
-        let wgsl = match source.contains("bfloat") {
-            true => None,
-            false => {
+        let wgsl = match forms.contains(&Form::Naga) && !source.contains("bfloat") {
+            false => None,
+            true => {
                 let shader = WgslCompiler
                     .compile(define()?, &WgpuCompilationOptions::default())
                     .map_err(|error| format!("`{name}` does not compile to WGSL: {error}"))?;
                 Some(shader.to_string())
             }
         };
-        let naga = wgsl.as_deref().map(|wgsl| through_naga(wgsl, msl.buffers.len())).transpose()?;
+        let naga = wgsl.as_deref().map(|wgsl| through_naga(wgsl, msl.buffers.len(), false)).transpose()?;
         Ok(Self {
-            name,
             threads,
             buffers: msl.buffers.len(),
             threadgroup_memory: msl.shared_memory_size,
             msl: source,
             wgsl,
             naga,
+            #[cfg(feature = "spirv")]
+            spirv: spirv(define()?).map_err(|error| format!("`{name}` does not compile to SPIR-V: {error}"))?,
+            name,
         })
     }
 
@@ -97,9 +108,29 @@ impl Text {
     }
 }
 
-/// The MSL that wgpu makes of a kernel's WGSL for an unchecked module: no checks of bounds, of loops or of divisors, no
-/// zeroed workgroup memory. Bindings keep their numbers.
-fn through_naga(wgsl: &str, buffers: usize) -> Result<String, String> {
+/// The SPIR-V for a driver with all that CubeCL's backend asks after.
+#[cfg(feature = "spirv")]
+fn spirv(definition: cubecl::KernelDefinition) -> Result<Vec<u32>, String> {
+    let mut options = WgpuCompilationOptions { supports_u64: true, ..Default::default() };
+    options.supports_vulkan_compiler = true;
+    options.vulkan.max_spirv_version = (1, 6);
+    options.vulkan.max_vector_size = 4;
+    options.vulkan.push_constant_size = 256;
+    let kernel = cubecl_spirv::SpirvCompiler
+        .compile(definition, &options)
+        .map_err(|error| error.to_string())?;
+    Ok(kernel.assembled_module)
+}
+
+/// The MSL that wgpu makes of the WGSL of a kernel with `buffers` before its info. Bindings keep their numbers.
+///
+/// CubeCL hands kernels to wgpu as trusted modules: no checks of bounds or of divisors, no zeroed workgroup memory, and no
+/// counters that end loops. With `checked` those are there, as in a module that wgpu does not trust.
+///
+/// # Errors
+///
+/// What naga says.
+pub fn through_naga(wgsl: &str, buffers: usize, checked: bool) -> Result<String, String> {
     let module = naga::front::wgsl::parse_str(wgsl).map_err(|error| error.emit_to_string(wgsl))?;
     let info = Validator::new(ValidationFlags::all(), Capabilities::all())
         .validate(&module)
@@ -121,20 +152,17 @@ fn through_naga(wgsl: &str, buffers: usize) -> Result<String, String> {
         immediates_buffer: None,
         sizes_buffer: Some(u8::try_from(buffers + 1).expect("a kernel has few buffers")),
     };
-    let policies = BoundsCheckPolicies {
-        index: BoundsCheckPolicy::Unchecked,
-        buffer: BoundsCheckPolicy::Unchecked,
-        image_load: BoundsCheckPolicy::Unchecked,
-        binding_array: BoundsCheckPolicy::Unchecked,
-    };
+    let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
+    let policies =
+        BoundsCheckPolicies { index: policy, buffer: policy, image_load: policy, binding_array: policy };
     let options = Options {
         lang_version: (3, 2),
         per_entry_point_map: [(entry.name.clone(), slots)].into(),
         fake_missing_bindings: false,
         bounds_check_policies: policies,
-        zero_initialize_workgroup_memory: false,
-        force_loop_bounding: false,
-        emit_int_div_checks: false,
+        zero_initialize_workgroup_memory: checked,
+        force_loop_bounding: checked,
+        emit_int_div_checks: checked,
         ..Default::default()
     };
     let pipeline =

@@ -8,7 +8,7 @@
 #define threadgroup __local
 #define kernel __kernel
 #define STAND_IN_KERNEL __kernel
-#define STAND_IN_SHARED(alignment, name, size) __local char name[size];
+#define STAND_IN_SHARED(number, alignment, name, size) __local char name[size];
 
 // Names to Metal, words of the language to OpenCL.
 #define local stand_in_local
