@@ -17,8 +17,9 @@ use crate::{
 };
 
 /// What a kernel is compiled with, by file names.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("metal_stdlib", include_str!("../stand_in/metal_stdlib")),
+    ("simd/simd.h", include_str!("../stand_in/simd/simd.h")),
     ("address_spaces.h", include_str!("../stand_in/address_spaces.h")),
     ("kernel.h", include_str!("../stand_in/kernel.h")),
     ("fiber.h", include_str!("../stand_in/fiber.h")),
@@ -51,7 +52,7 @@ impl StandIn {
         let engine = Self { clang, folder, form, edit: Box::new(str::to_string), programs: HashMap::new() };
         if !engine.folder.join("scheduler.o").exists() {
             let failed = |error| format!("{} cannot be written: {error}", engine.folder.display());
-            fs::create_dir_all(&engine.folder).map_err(failed)?;
+            fs::create_dir_all(engine.folder.join("simd")).map_err(failed)?;
             for (name, content) in FILES {
                 let unfinished = engine.folder.join(unique(name));
                 fs::write(&unfinished, content)
@@ -78,7 +79,9 @@ impl StandIn {
         fs::write(&path, source).map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
         let cpp = format!("{file}.cpp");
         self.clang.check_address_spaces(&self.folder, &cpp)?;
-        self.clang.run(&self.folder, &[&cpp, "scheduler.o", "-o", &file])?;
+        // To naga a buffer of unknown length is an array of one element.
+        let bounds = if self.form == Form::Naga { "-fno-sanitize=array-bounds" } else { "-fsanitize=array-bounds" };
+        self.clang.run(&self.folder, &[bounds, &cpp, "scheduler.o", "-o", &file])?;
         // Kept where it failed, to be looked at.
         let _ = fs::remove_file(path);
         Program::start(&self.folder.join(file))
