@@ -6,7 +6,13 @@ use crate::signature::{Argument, Bound, Signature};
 pub fn cpp(text: &str, buffers: usize, threads: [u32; 3]) -> Result<String, String> {
     let signature = Signature::read(text, buffers)?;
     let (text, declared) = share_declared_memory(text)?;
-    let text = text.replace("[[kernel]] void", "STAND_IN_KERNEL void");
+    let mut text = text.replace("[[kernel]] void", "STAND_IN_KERNEL void");
+    // naga's constructors of vectors.
+    for scalar in ["float", "half", "int", "uint"] {
+        for size in 2..=4 {
+            text = text.replace(&format!("metal::{scalar}{size}("), &format!("stand_in_{scalar}{size}("));
+        }
+    }
     let mut statements = String::new();
     let mut arguments = Vec::new();
     for (position, argument) in signature.arguments.iter().enumerate() {
