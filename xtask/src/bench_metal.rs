@@ -31,7 +31,10 @@ const TYPES: [(&str, &str); 2] = [("f32", "float32"), ("f16", "float16")];
 impl BenchMetal {
     pub fn run(self) -> Result<ExitCode, String> {
         if !cfg!(target_os = "macos") {
-            return Err(format!("bench-metal needs a Mac with macOS 13 or later; this is {}", env::consts::OS));
+            return Err(format!(
+                "bench-metal needs a Mac with macOS 13 or later; this is {}",
+                env::consts::OS
+            ));
         }
         fs::create_dir_all(&self.out)
             .map_err(|error| format!("{} cannot be made: {error}", self.out.display()))?;
@@ -167,7 +170,8 @@ mod tests {
             shape: shape.iter().map(|shape| shape.to_string()).collect(),
         };
         let all = of(&[]).peer(Command::new("mpsgraph"), Path::new("a.json"));
-        let expected = ["--cell", "gru", "rnn", "--dtype", "float32", "float16", "--set", "grid", "--out", "a.json"];
+        let expected =
+            ["--cell", "gru", "rnn", "--dtype", "float32", "float16", "--set", "grid", "--out", "a.json"];
         assert_eq!(words(&all), expected);
         let one = of(&["1,2,3,4"]).peer(Command::new("mpsgraph"), Path::new("a.json"));
         assert!(words(&one).windows(2).any(|words| words == ["--shape", "1,2,3,4"]));

@@ -42,7 +42,8 @@ fn is_there() -> bool {
 
 /// Whether `clang --version` says that it is new enough.
 fn is_new_enough(said: &str) -> bool {
-    let version = said.split_once("clang version ").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
+    let version =
+        said.split_once("clang version ").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
     version.is_some_and(|version: u32| version >= OLDEST)
 }
 

@@ -23,9 +23,8 @@ impl Clang {
     ///
     /// If there is none: one line that says what to install.
     pub fn find() -> Result<Self, String> {
-        let programs = ["clang".into()]
-            .into_iter()
-            .chain(VERSIONS.rev().map(|version| format!("clang-{version}")));
+        let programs =
+            ["clang".into()].into_iter().chain(VERSIONS.rev().map(|version| format!("clang-{version}")));
         let mut problem = format!("there is no clang from version {} up", VERSIONS.start);
         for program in programs {
             let clang = Self { program, fast_math: false };
@@ -35,7 +34,9 @@ impl Clang {
                 Err(None) => {}
             }
         }
-        Err(format!("{problem}; `cargo xtask test` installs one where it may, as does `apt-get install clang`"))
+        Err(format!(
+            "{problem}; `cargo xtask test` installs one where it may, as does `apt-get install clang`"
+        ))
     }
 
     /// The same compiler, allowed what Apple's is unless it is told otherwise: sums in another order, and no heed of NaNs.
@@ -98,7 +99,9 @@ impl Clang {
             "-Wno-nan-infinity-disabled",
             "-I.",
         ]);
-        succeed(command.current_dir(folder).args(arguments).args(["-Wno-unused-command-line-argument", "-lm"]))
+        succeed(
+            command.current_dir(folder).args(arguments).args(["-Wno-unused-command-line-argument", "-lm"]),
+        )
     }
 
     /// Checks a kernel's address spaces, with clang's C++ for OpenCL, which has them.

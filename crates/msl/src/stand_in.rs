@@ -80,7 +80,8 @@ impl StandIn {
         let cpp = format!("{file}.cpp");
         self.clang.check_address_spaces(&self.folder, &cpp)?;
         // To naga a buffer of unknown length is an array of one element.
-        let bounds = if self.form == Form::Naga { "-fno-sanitize=array-bounds" } else { "-fsanitize=array-bounds" };
+        let bounds =
+            if self.form == Form::Naga { "-fno-sanitize=array-bounds" } else { "-fsanitize=array-bounds" };
         self.clang.run(&self.folder, &[bounds, &cpp, "scheduler.o", "-o", &file])?;
         // Kept where it failed, to be looked at.
         let _ = fs::remove_file(path);

@@ -94,7 +94,8 @@ impl Text {
             wgsl,
             naga,
             #[cfg(feature = "spirv")]
-            spirv: spirv(define()?).map_err(|error| format!("`{name}` does not compile to SPIR-V: {error}"))?,
+            spirv: spirv(define()?)
+                .map_err(|error| format!("`{name}` does not compile to SPIR-V: {error}"))?,
             name,
         })
     }
@@ -116,9 +117,8 @@ fn spirv(definition: cubecl::KernelDefinition) -> Result<Vec<u32>, String> {
     options.vulkan.max_spirv_version = (1, 6);
     options.vulkan.max_vector_size = 4;
     options.vulkan.push_constant_size = 256;
-    let kernel = cubecl_spirv::SpirvCompiler
-        .compile(definition, &options)
-        .map_err(|error| error.to_string())?;
+    let kernel =
+        cubecl_spirv::SpirvCompiler.compile(definition, &options).map_err(|error| error.to_string())?;
     Ok(kernel.assembled_module)
 }
 

@@ -74,3 +74,73 @@ fn missing_barriers_of_the_forward_pass() {
 fn missing_barriers_of_the_backward_pass() {
     each_barrier_is_missed("walk_backward");
 }
+
+/// The text with the index of the `which`-th element that `kind` of pointer is made to point to changed.
+fn with_index(text: &str, kind: &str, which: usize, change: &str) -> String {
+    let Some((at, _)) = text.match_indices(&format!("\n{kind} * const ")).nth(which) else {
+        return text.into();
+    };
+    let (before, line) = text.split_at(at + 1);
+    let (line, after) = line.split_once('\n').unwrap_or((line, ""));
+    format!("{before}{}{change}];\n{after}", line.trim_end_matches("];"))
+}
+
+#[test]
+fn an_index_past_a_buffer() {
+    // A wrong element, one past the end, one before the start, which is far off among 32-bit numbers.
+    for (change, expected) in
+        [(" + 1", ""), (" + 100000", "leaves buffer"), (" - 100000", "no memory of its own")]
+    {
+        let error = noticed("walk_forward", move |text| with_index(text, "device float", 0, change));
+        assert!(error.contains(expected), "index{change}: {error}");
+    }
+}
+
+#[test]
+fn an_index_past_threadgroup_memory() {
+    for kernel in ["walk_forward", "walk_backward"] {
+        let error = noticed(kernel, |text| with_index(text, "threadgroup float", 0, " + 1"));
+        println!("{kernel}: {error}");
+        let error = noticed(kernel, |text| with_index(text, "threadgroup float", 0, " + 100000"));
+        assert!(error.contains("behaviour is undefined"), "{kernel}: {error}");
+    }
+}
+
+#[test]
+fn a_wrong_operator() {
+    for kernel in ["walk_forward", "walk_backward"] {
+        for which in [0, 1] {
+            let error = noticed(kernel, move |text| replace_nth(text, " - ", which, " + "));
+            println!("{kernel}: {error}");
+        }
+    }
+    let error = noticed("entered", |text| replace_nth(text, " * v", 0, " + v"));
+    println!("entered: {error}");
+}
+
+#[test]
+fn a_wrong_address_space() {
+    let error = noticed("walk_forward", |text| {
+        replace_nth(text, "\nthreadgroup float * const ", 0, "\ndevice float * const ")
+    });
+    // Named as OpenCL names them.
+    assert!(error.contains("'__global float") && error.contains("'__local float"), "{error}");
+}
+
+#[test]
+fn a_barrier_that_some_threads_pass_by() {
+    let error = noticed("walk_forward", |text| {
+        let start = text.find("thread_index_in_threadgroup_v").expect("a thread's index");
+        let name = text[start..].split(' ').next().expect("a name");
+        before_barrier(text, &format!("if ({name} < 3)"))
+    });
+    assert!(error.contains("different barriers"), "{error}");
+}
+
+#[test]
+fn a_loop_without_an_end() {
+    let error = noticed("walk_forward", |text| {
+        before_barrier(text, "{ volatile uint32_t again = 1; while (again == 1) {} }")
+    });
+    assert!(error.contains("does not end"), "{error}");
+}
