@@ -3,7 +3,10 @@
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
 };
 
 use crate::{
@@ -62,9 +65,11 @@ pub trait Engine: Send {
     fn launch(&mut self, launch: Launch<'_>) -> Result<(), String>;
 }
 
-/// Kernels that were launched, each with what came of compiling it.
+/// What a device is to do, and what it did.
 #[derive(Default)]
 struct Record {
+    forms: Vec<Form>,
+    engine: Option<Box<dyn Engine>>,
     kernels: Vec<(KernelId, Arc<Text>)>,
     failure: Option<String>,
 }
@@ -73,28 +78,37 @@ struct Record {
 pub struct Device {
     /// Reaches the device.
     pub client: Client,
+    cores: Option<u32>,
     record: Arc<Mutex<Record>>,
 }
 
+/// Devices that are not in use. One that is not keeps its thread, which asks for work several thousand times a second.
+static IDLE: Mutex<Vec<(Client, Option<u32>, Arc<Mutex<Record>>)>> = Mutex::new(Vec::new());
+
 impl Device {
-    /// A new device that compiles to `forms` and whose launches `engine` runs; without one, kernels are compiled only.
+    /// A device that compiles to `forms` and whose launches `engine` runs; without one, kernels are compiled only.
     pub fn new(forms: &[Form], engine: Option<Box<dyn Engine>>) -> Self {
-        Self::with_properties(apple::properties(), forms, engine)
+        Self::with_cores(None, forms, engine)
     }
 
-    /// A device with other properties.
-    pub fn with_properties(
-        properties: DeviceProperties,
-        forms: &[Form],
-        engine: Option<Box<dyn Engine>>,
-    ) -> Self {
-        static DEVICES: Mutex<u16> = Mutex::new(0);
-        let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = DeviceId::new(0, *devices);
-        *devices += 1;
-        let record = Arc::new(Mutex::new(Record::default()));
-        let server = CpuServer::new(id, properties, forms, engine, record.clone());
-        Self { client: Client::init(id, server), record }
+    /// A device that tells how many cores it has, which wgpu does not know of Apple's.
+    pub fn with_cores(cores: Option<u32>, forms: &[Form], engine: Option<Box<dyn Engine>>) -> Self {
+        let idle = {
+            let mut idle = lock(&IDLE);
+            let found = idle.iter().position(|(_, of, _)| *of == cores);
+            found.map(|found| idle.swap_remove(found))
+        };
+        let (client, _, record) = idle.unwrap_or_else(|| {
+            static DEVICES: AtomicU16 = AtomicU16::new(0);
+            let id = DeviceId::new(0, DEVICES.fetch_add(1, Ordering::Relaxed));
+            let mut properties = apple::properties();
+            properties.hardware.num_streaming_multiprocessors = cores;
+            let record = Arc::default();
+            let server = CpuServer::new(id, properties, Arc::clone(&record));
+            (Client::init(id, server), cores, record)
+        });
+        *lock(&record) = Record { forms: forms.to_vec(), engine, ..Record::default() };
+        Self { client, cores, record }
     }
 
     /// The kernels that were launched so far, each once, in the order of their first launch.
@@ -115,8 +129,16 @@ impl Device {
     }
 }
 
-fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
-    record.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.wait();
+        *lock(&self.record) = Record::default();
+        lock(&IDLE).push((self.client.clone(), self.cores, self.record.clone()));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The device's side of a client: memory of this process, and an engine.
@@ -124,8 +146,6 @@ struct CpuServer {
     memory: MemoryManagement<BytesStorage>,
     failures: ErrorGraph,
     utilities: Arc<ServerUtilities>,
-    forms: Vec<Form>,
-    engine: Option<Box<dyn Engine>>,
     record: Arc<Mutex<Record>>,
 }
 
@@ -136,13 +156,7 @@ impl fmt::Debug for CpuServer {
 }
 
 impl CpuServer {
-    fn new(
-        id: DeviceId,
-        properties: DeviceProperties,
-        forms: &[Form],
-        engine: Option<Box<dyn Engine>>,
-        record: Arc<Mutex<Record>>,
-    ) -> Self {
+    fn new(id: DeviceId, properties: DeviceProperties, record: Arc<Mutex<Record>>) -> Self {
         let logger = Arc::new(ServerLogger::default());
         let memory = MemoryManagement::from_configuration(
             BytesStorage::default(),
@@ -161,7 +175,7 @@ impl CpuServer {
             ContiguousMemoryLayoutPolicy::new(256),
         );
         let utilities = Arc::new(utilities);
-        Self { memory, failures: ErrorGraph::default(), utilities, forms: forms.to_vec(), engine, record }
+        Self { memory, failures: ErrorGraph::default(), utilities, record }
     }
 
     fn resource(&mut self, binding: BufferBinding) -> Result<BytesResource, IoError> {
@@ -175,7 +189,7 @@ impl CpuServer {
         if let Some((_, text)) = record.kernels.iter().find(|(known, _)| *known == id) {
             return Ok(text.clone());
         }
-        let text = Arc::new(Text::compile(kernel, &self.forms)?);
+        let text = Arc::new(Text::compile(kernel, &record.forms)?);
         record.kernels.push((id, text.clone()));
         Ok(text)
     }
@@ -188,10 +202,11 @@ impl CpuServer {
         mode: LaunchMode,
     ) -> Result<(), String> {
         let text = self.text(kernel)?;
+        let record = self.record.clone();
+        let mut record = lock(&record);
         // Past a failure there is nothing sensible to run with.
-        if self.engine.is_none() || mode.is_skipped() || lock(&self.record).failure.is_some() {
-            return Ok(());
-        }
+        let stopped = record.failure.is_some() || mode.is_skipped();
+        let Some(engine) = record.engine.as_mut().filter(|_| !stopped) else { return Ok(()) };
         let CubeCount::Static(x, y, z) = count else {
             return Err("the number of threadgroups is not known before the launch".into());
         };
@@ -209,7 +224,6 @@ impl CpuServer {
             .map(|(resource, length)| Buffer { bytes: &mut resource.write()[..*length] })
             .collect();
         let info = arguments.info.data.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let engine = self.engine.as_mut().expect("checked above");
         engine.launch(Launch { text: &text, buffers, info, count: [x, y, z] })
     }
 }
@@ -220,7 +234,7 @@ fn failed(reason: String) -> ServerError {
 
 impl DeviceService for CpuServer {
     fn init(device_id: DeviceId) -> Self {
-        Self::new(device_id, apple::properties(), &[], None, Arc::default())
+        Self::new(device_id, apple::properties(), Arc::default())
     }
 
     fn utilities(&self) -> ServerUtilitiesHandle {

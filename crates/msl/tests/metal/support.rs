@@ -18,7 +18,6 @@ use cubecl::{
 };
 use rnn_conformance::{Case, Kind, Tolerance};
 use rnn_msl::{
-    apple,
     clang::Clang,
     server::{Device, Engine},
     stand_in::StandIn,
@@ -64,9 +63,7 @@ impl Way {
 /// Runs a case forward and backward, and says what is wrong.
 pub fn run(case: &Case, way: Way, engine: impl Engine + 'static) -> Result<(), String> {
     let Kind::Op(op) = case.kind() else { return Err("not a case of the operations".into()) };
-    let mut properties = apple::properties();
-    properties.hardware.num_streaming_multiprocessors = way.cores;
-    let device = Device::with_properties(properties, &[way.form], Some(Box::new(engine)));
+    let device = Device::with_cores(way.cores, &[way.form], Some(Box::new(engine)));
     let dtype = way.dtype;
     let results = Run::new(case, op.cell, dtype, &device.client).results(way.options);
     if let Some(failure) = device.failure() {
