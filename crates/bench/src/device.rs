@@ -12,6 +12,9 @@ pub struct Opened {
     pub name: String,
 }
 
+/// Devices that need a feature of their name.
+const FEATURES: [&str; 6] = ["vulkan", "metal", "webgpu", "cuda", "rocm", "cpu"];
+
 /// Opens the device `name`, as in `flex`, `vulkan` or `vulkan:1` for the second discrete GPU.
 pub fn open(name: &str) -> Result<Opened, String> {
     let (backend, index) = match name.split_once(':') {
@@ -37,12 +40,10 @@ pub fn open(name: &str) -> Result<Opened, String> {
         "rocm" => Ok(Device::rocm(index.unwrap_or(0))),
         #[cfg(feature = "cpu")]
         "cpu" => Ok(Device::cpu()),
-        "vulkan" | "metal" | "webgpu" | "cuda" | "rocm" | "cpu" => Err(format!(
+        _ if FEATURES.contains(&backend) => Err(format!(
             "this build has no {backend}: build it with `cargo build --release -p bench --features {backend}`"
         )),
-        _ => Err(format!(
-            "there is no device `{name}`; there is flex, wgpu, vulkan, metal, webgpu, cuda, rocm and cpu"
-        )),
+        _ => Err(format!("there is no device `{name}`; there is flex, wgpu, {}", FEATURES.join(", "))),
     }?;
     let name = match device.identity() {
         Some(identity) => format!("{name} ({}, {})", identity.name, identity.fingerprint),

@@ -38,6 +38,9 @@ pub(crate) struct Plan {
     pub units: usize,
     /// Units of the cube that share a hidden unit.
     pub split: usize,
+    /// Hidden units in whose products a unit of the cube has a share; more than one only with `split` and if
+    /// `resident`.
+    pub columns: usize,
     /// Keeps the recurrent weight in registers.
     pub resident: bool,
     /// How many tiles of `rows` batch rows the cube takes in turn within a step.
@@ -72,7 +75,12 @@ impl Plan {
 
     /// Units of the cube.
     pub fn cube_units(&self) -> usize {
-        self.units * self.split
+        self.lanes() * self.split
+    }
+
+    /// Units of the cube side by side, each with its columns.
+    pub fn lanes(&self) -> usize {
+        self.units / self.columns
     }
 
     /// Rows of a hidden unit that one unit of the cube finishes: a whole vector where that is stored at once in
@@ -125,7 +133,9 @@ impl Plan {
             width: self.width(),
             together: self.together(),
             units: self.units,
+            hidden: self.hidden,
             split: self.split,
+            columns: self.columns,
             depth,
             outputs,
             output_stride,

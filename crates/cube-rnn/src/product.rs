@@ -7,8 +7,8 @@ const RUN: usize = 4;
 
 /// How a cube's units share a product `[rows, depth] x [depth, outputs, columns]`.
 ///
-/// `units` columns of each output belong to the cube. `split` units of the cube share one column, each summing
-/// every `split`-th run of terms.
+/// `units` columns of each output belong to the cube. `split` units of the cube share `columns` of them, each summing
+/// every `split`-th run of terms: with more columns a factor that was read serves more sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Product {
     /// Batch rows of the cube.
@@ -19,8 +19,12 @@ pub(crate) struct Product {
     pub together: usize,
     /// Columns of the cube in each output.
     pub units: usize,
+    /// Columns of the product.
+    pub hidden: usize,
     /// Units of the cube that share a column.
     pub split: usize,
+    /// Columns in which a unit of the cube has a share, a distance of [`Self::lanes`] apart.
+    pub columns: usize,
     /// Terms of each sum.
     pub depth: usize,
     /// Outputs: gates forward, one backward.
@@ -54,19 +58,29 @@ impl Product {
         self.depth.is_multiple_of(self.split)
     }
 
+    /// Units of the cube side by side, each with its columns.
+    pub fn lanes(&self) -> usize {
+        self.units / self.columns
+    }
+
+    /// Sums that one unit has in each row.
+    pub fn row_sums(&self) -> usize {
+        self.outputs * self.columns
+    }
+
     /// Sums of one unit.
     pub fn sums(&self) -> usize {
-        self.rows * self.outputs
+        self.rows * self.row_sums()
     }
 
     /// Weights that one unit keeps.
     pub fn registers(&self) -> usize {
-        if self.resident { self.share() * self.outputs } else { 1 }
+        if self.resident { self.share() * self.row_sums() } else { 1 }
     }
 
     /// Units of the cube.
     pub fn cube_units(&self) -> usize {
-        self.units * self.split
+        self.lanes() * self.split
     }
 
     /// Numbers in the shared memory where the units that share a column meet.
@@ -80,11 +94,13 @@ impl Product {
     }
 }
 
-/// Reads the unit's share of the weight into registers, `[share, outputs]`; nothing if it isn't resident.
+/// Reads the unit's share of the weight into registers, `[share, outputs, columns]`; nothing if it isn't resident.
+/// `base` is where the weights of its first column begin, which is `unit` of the product's.
 #[cube]
 pub(crate) fn load_weight<E: Float>(
     weight: &[E],
     base: usize,
+    unit: usize,
     share: usize,
     #[comptime] product: Product,
 ) -> Array<f32> {
@@ -93,9 +109,14 @@ pub(crate) fn load_weight<E: Float>(
         #[unroll]
         for i in 0..product.share() {
             #[unroll]
-            for g in 0..product.outputs {
-                resident[comptime!(i * product.outputs + g)] =
-                    term_weight::<E>(weight, base, share, i, g, product);
+            for c in 0..product.columns {
+                let step = comptime!(c * product.lanes());
+                let base = base + select(unit + step < product.hidden, step, 0);
+                #[unroll]
+                for g in 0..product.outputs {
+                    resident[comptime!(i * product.row_sums() + g * product.columns + c)] =
+                        term_weight::<E>(weight, base, share, i, g, product);
+                }
             }
         }
     }
@@ -136,7 +157,8 @@ fn streamed_weight<E: Float>(
     f32::cast_from(weight[base + term * product.row_stride + comptime!(g * product.output_stride)])
 }
 
-/// Adds the terms `from..from + depth` of the unit's share to its sums, `[rows, outputs]`.
+/// Adds the terms `from..from + depth` of the unit's share to its sums, `[rows, outputs, columns]`. Only what is
+/// resident has several columns.
 ///
 /// `enter` holds `[rows / width, depth]`, the factors of these terms in vectors over rows, with its rows `stride`
 /// apart.
@@ -168,9 +190,9 @@ pub(crate) fn accumulate<E: Float, W: Size>(
                     let factor = if comptime!(product.even()) { factor } else { select(inside, factor, 0.0) };
                     let row = comptime!(block * product.width + r);
                     #[unroll]
-                    for g in 0..product.outputs {
-                        sums[comptime!(row * product.outputs + g)] +=
-                            factor * resident[comptime!(i * product.outputs + g)];
+                    for s in 0..product.row_sums() {
+                        sums[comptime!(row * product.row_sums() + s)] +=
+                            factor * resident[comptime!(i * product.row_sums() + s)];
                     }
                 }
             }
@@ -230,8 +252,13 @@ pub(crate) fn share_sums(
 ) {
     if comptime!(product.split > 1) {
         #[unroll]
-        for i in 0..product.sums() {
-            partials[(share * product.sums() + i) * product.units + column] = sums[i];
+        for i in 0..comptime!(product.rows * product.outputs) {
+            #[unroll]
+            for c in 0..product.columns {
+                let place = (share * comptime!(product.rows * product.outputs) + i) * product.units;
+                partials[place + column + comptime!(c * product.lanes())] =
+                    sums[comptime!(i * product.columns + c)];
+            }
         }
     }
     // Also without a split: the factors in shared memory are about to be overwritten.
@@ -253,8 +280,9 @@ pub(crate) fn whole_sum(
         let mut sum = 0.0f32;
         #[unroll]
         for share in 0..product.split {
-            sum += partials
-                [(comptime!(share * product.sums() + g) + row * product.outputs) * product.units + column];
+            sum += partials[(comptime!(share * product.rows * product.outputs + g) + row * product.outputs)
+                * product.units
+                + column];
         }
         sum
     } else {

@@ -7,6 +7,7 @@ use cubecl::{ir::DeviceProperties, prelude::*};
 use crate::{
     Cell, Sizes,
     plan::{Phase, Plan},
+    product::Product,
     residency::resident_cubes,
 };
 
@@ -70,6 +71,9 @@ const SHARED_MEMORY: usize = 32 * 1024;
 /// both fill a register file of 64 Ki words, the second with more room for the sums of several rows.
 const ONE_ROW: (usize, usize) = (512, 96);
 const SEVERAL_ROWS: (usize, usize) = (256, 192);
+
+/// Sums that a unit has in a row where it can: so many multiply-adds follow from each factor read.
+const ROW_SUMS: usize = 6;
 
 /// Bytes of the buffer through which cubes that meet hand values on in one launch.
 const SLOTS: usize = 64 << 20;
@@ -176,6 +180,7 @@ fn plan_cube(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass:
         rows,
         units: hidden,
         split,
+        columns: 1,
         resident: resident.is_some(),
         tiles: 1,
         exchange: false,
@@ -184,7 +189,24 @@ fn plan_cube(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass:
         phase: Phase::Whole,
         mask_steps,
     })
+    .flat_map(|plan| share_columns(plan, pass))
     .find(|plan| shared_memory(plan, pass) <= limits.shared_memory)
+}
+
+/// The plan with several columns for each unit of the cube, as many as [`ROW_SUMS`] allows, then fewer, down to one.
+fn share_columns(plan: Plan, pass: Pass) -> impl Iterator<Item = Plan> {
+    let product = product(&plan, pass);
+    let fits = move |columns: usize| {
+        plan.resident
+            && product.outputs * columns <= ROW_SUMS
+            && plan.units.is_multiple_of(columns)
+            && product.depth.is_multiple_of(plan.split * columns)
+    };
+    [4, 2, 1].into_iter().filter(move |columns| *columns == 1 || fits(*columns)).map(move |columns| Plan {
+        columns,
+        split: plan.split * columns,
+        ..plan
+    })
 }
 
 /// The hidden units spread over cubes that run at the same time, if there are enough of them.
@@ -224,6 +246,7 @@ fn plan_grid(
             rows,
             units,
             split,
+            columns: 1,
             resident: true,
             tiles: group_rows.div_ceil(rows),
             exchange: true,
@@ -232,6 +255,7 @@ fn plan_grid(
             phase: Phase::Whole,
             mask_steps,
         })
+        .flat_map(|plan| share_columns(plan, pass))
         .find(|plan| shared_memory(plan, pass) <= limits.all_shared_memory)
 }
 
@@ -247,6 +271,7 @@ fn plan_steps(limits: &Limits, cell: Cell, sizes: &Sizes, mask_steps: bool, pass
         rows,
         units,
         split,
+        columns: 1,
         resident: false,
         tiles: 1,
         exchange: true,
@@ -270,11 +295,15 @@ fn depth(cell: Cell, hidden: usize, pass: Pass) -> usize {
 
 /// Bytes of shared memory that a plan's kernel declares.
 fn shared_memory(plan: &Plan, pass: Pass) -> usize {
-    let partials = match pass {
-        Pass::Forward => plan.forward_product().partials(),
-        Pass::Backward => plan.backward_product().partials(),
-    };
-    4 * (plan.rows * plan.chunk + partials)
+    4 * (plan.rows * plan.chunk + product(plan, pass).partials())
+}
+
+/// The pass's first product.
+fn product(plan: &Plan, pass: Pass) -> Product {
+    match pass {
+        Pass::Forward => plan.forward_product(),
+        Pass::Backward => plan.backward_product(),
+    }
 }
 
 /// The cubes of a plan and their units.
@@ -284,5 +313,5 @@ pub(crate) fn grid(plan: &Plan, sizes: &Sizes) -> (CubeCount, CubeDim) {
         sizes.batch.div_ceil(plan.rows * plan.tiles) as u32,
         plan.cell.directions() as u32,
     );
-    (count, CubeDim::new_1d((plan.units * plan.split) as u32))
+    (count, CubeDim::new_1d(plan.cube_units() as u32))
 }

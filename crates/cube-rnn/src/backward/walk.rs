@@ -335,8 +335,8 @@ pub(crate) fn walk_backward<E: Float, W: Size>(
     let candidate = comptime!(plan.backward_candidate_product());
     let direction = CUBE_POS_Z as usize;
 
-    let column = UNIT_POS as usize % plan.units;
-    let share = UNIT_POS as usize / plan.units;
+    let column = UNIT_POS as usize % plan.lanes();
+    let share = UNIT_POS as usize / plan.lanes();
     let unit = CUBE_POS_X as usize * plan.units + column;
     let unit = select(unit < plan.hidden, unit, 0);
     let weight_base = direction * comptime!(plan.direction_gates() * plan.hidden) + unit;
@@ -345,10 +345,11 @@ pub(crate) fn walk_backward<E: Float, W: Size>(
     let mut enter = Shared::<[Vector<f32, W>]>::new_slice(plan.vectors());
     let mut partials = Shared::<[f32]>::new_slice(product.partials());
     let mut sums = Array::<f32>::new(product.sums());
-    let resident = load_weight::<E>(&inputs.weight, weight_base, share, product);
+    let resident = load_weight::<E>(&inputs.weight, weight_base, unit, share, product);
     let resident_candidate = load_weight::<E>(
         &inputs.weight,
         candidate_base,
+        unit,
         share,
         comptime!(plan.only_in_two_phases(candidate)),
     );

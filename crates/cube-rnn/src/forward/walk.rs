@@ -82,7 +82,7 @@ pub(crate) fn place(row0: usize, batch: usize, #[comptime] q: usize, #[comptime]
     let direction = CUBE_POS_Z as usize;
     let safe_unit = select(exists, unit, 0);
     // Units without a result read partial sums all the same, which end with the last row.
-    let all_busy = comptime!((plan.rows / together).is_multiple_of(plan.split));
+    let all_busy = comptime!((plan.rows / together * plan.units).is_multiple_of(plan.cube_units()));
     let safe_row = if comptime!(all_busy) { row } else { select(row < plan.rows, row, 0) };
     Place {
         row: safe_row,
@@ -180,9 +180,9 @@ pub(crate) fn walk_forward<E: Float, W: Size>(
     let candidate = comptime!(plan.candidate_product());
     let direction = CUBE_POS_Z as usize;
 
-    // As one of `split` units that share a column of the product.
-    let column = UNIT_POS as usize % plan.units;
-    let share = UNIT_POS as usize / plan.units;
+    // As one of `split` units that share columns of the product.
+    let column = UNIT_POS as usize % plan.lanes();
+    let share = UNIT_POS as usize / plan.lanes();
     let unit = CUBE_POS_X as usize * plan.units + column;
     let unit = select(unit < plan.hidden, unit, 0);
     let weight_base = direction * comptime!(plan.hidden * plan.direction_gates()) + unit;
@@ -191,10 +191,11 @@ pub(crate) fn walk_forward<E: Float, W: Size>(
     let mut enter = Shared::<[Vector<f32, W>]>::new_slice(plan.vectors());
     let mut partials = Shared::<[f32]>::new_slice(product.partials());
     let mut sums = Array::<f32>::new(product.sums());
-    let resident = load_weight::<E>(&inputs.weight, weight_base, share, product);
+    let resident = load_weight::<E>(&inputs.weight, weight_base, unit, share, product);
     let resident_candidate = load_weight::<E>(
         &inputs.weight,
         candidate_base,
+        unit,
         share,
         comptime!(plan.only_in_two_phases(candidate)),
     );
