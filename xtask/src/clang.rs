@@ -18,7 +18,8 @@ const ADVICE: &str = "install clang, version 15 or newer, such as the package cl
 ///
 /// If there is none and none can be installed: one line that says what to do.
 pub fn install_if_missing() -> Result<(), String> {
-    if is_there() {
+    // Elsewhere these tests do not run.
+    if !cfg!(unix) || is_there() {
         return Ok(());
     }
     let mut done = Err(String::new());

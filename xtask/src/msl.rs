@@ -25,7 +25,8 @@ impl Msl {
         let mut cargo = cargo("run");
         cargo.args(["--quiet", "--bin", "msl"]);
         if self.spirv {
-            cargo.args(["--features", "rnn-msl/spirv"]);
+            // SPIR-V is a feature of CubeCL's core: this package alone, so that Burn isn't built anew with it.
+            cargo.args(["--package", "rnn-msl", "--features", "spirv"]);
         }
         cargo.arg("--").arg("--out").arg(self.out);
         if self.spirv {

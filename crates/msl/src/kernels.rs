@@ -55,7 +55,7 @@ pub struct Problem {
 }
 
 /// The strategies that come up on Apple's GPUs; [`Strategy::Auto`] is one of them, and [`Strategy::Grid`] falls
-/// back to [`Strategy::Steps`], as threadgroups there must not wait for each other.
+/// back to [`Strategy::Steps`] where threadgroups would wait for each other.
 pub const STRATEGIES: [(&str, Strategy); 2] = [("cube", Strategy::Cube), ("steps", Strategy::Steps)];
 
 /// The element types.

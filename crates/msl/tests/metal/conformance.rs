@@ -21,15 +21,18 @@ fn all_pass(way: Way, cases: &[&str]) {
 }
 
 /// Both cells, the orders and places of gates, activations, both directions, masks, lengths, clip, inputs left out.
-const GRU: [&str; 8] = [
+const GRU: [&str; 11] = [
     "gru_variants_0",
     "gru_variants_3",
     "gru_variants_5",
     "gru_variants_7",
     "gru_reverse_ra1",
+    "gru_mask_nh_ra1",
     "gru_mask_tnh_ra0",
     "gru_clip",
     "gru_gate_activation_hard_sigmoid",
+    "gru_gate_activation_relu",
+    "gru_output_activation_none",
 ];
 const GRU_BOTH_DIRECTIONS: [&str; 4] = [
     "gru_lengths_bidirectional_ra0",
@@ -39,8 +42,9 @@ const GRU_BOTH_DIRECTIONS: [&str; 4] = [
 ];
 const RNN: [&str; 5] =
     ["rnn_activation_relu", "rnn_bidirectional_tanh", "rnn_lengths", "rnn_mask_tnh", "rnn_clip"];
-/// Sizes from one up; a hidden size that is no multiple of a SIMD group, and 130 rows.
-const SIZES: [&str; 3] = ["gru_shape_1x1x1x1", "gru_shape_3x17x9x33", "gru_shape_40x2x16x64"];
+/// Sizes from one up; hidden sizes that are multiples of a SIMD group, and one that is not.
+const SIZES: [&str; 4] =
+    ["gru_shape_1x1x1x1", "gru_shape_3x17x9x33", "gru_shape_40x2x16x64", "rnn_shape_40x2x16x64"];
 /// Some of all kinds.
 const FEW: [&str; 3] = ["gru_variants_0", "gru_lengths_bidirectional_ra1", "rnn_bidirectional_tanh"];
 
