@@ -94,8 +94,7 @@ impl Text {
             wgsl,
             naga,
             #[cfg(feature = "spirv")]
-            spirv: spirv(define()?)
-                .map_err(|error| format!("`{name}` does not compile to SPIR-V: {error}"))?,
+            spirv: spirv(kernel).map_err(|error| format!("`{name}` does not compile to SPIR-V: {error}"))?,
             name,
         })
     }
@@ -111,12 +110,17 @@ impl Text {
 
 /// The SPIR-V for a driver with all that CubeCL's backend asks after.
 #[cfg(feature = "spirv")]
-fn spirv(definition: cubecl::KernelDefinition) -> Result<Vec<u32>, String> {
-    let mut options = WgpuCompilationOptions { supports_u64: true, ..Default::default() };
+fn spirv(kernel: &dyn CubeKernel) -> Result<Vec<u32>, String> {
+    let definition = define_kernel(kernel).map_err(|error| error.to_string())?;
+    let mut options = WgpuCompilationOptions::default();
+    options.supports_u64 = true;
     options.supports_vulkan_compiler = true;
     options.vulkan.max_spirv_version = (1, 6);
     options.vulkan.max_vector_size = 4;
     options.vulkan.push_constant_size = 256;
+    // Without it CubeCL 0.11.3 declares workgroup memory as pointers to where it should be: it takes the type of the
+    // variable for that of its content, and the other way round. No validator accepts that, whatever the kernel.
+    options.vulkan.supports_explicit_smem = true;
     let kernel =
         cubecl_spirv::SpirvCompiler.compile(definition, &options).map_err(|error| error.to_string())?;
     Ok(kernel.assembled_module)
