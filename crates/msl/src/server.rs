@@ -82,8 +82,14 @@ pub struct Device {
     record: Arc<Mutex<Record>>,
 }
 
-/// Devices that are not in use. One that is not keeps its thread, which asks for work several thousand times a second.
-static IDLE: Mutex<Vec<(Client, Option<u32>, Arc<Mutex<Record>>)>> = Mutex::new(Vec::new());
+/// A device that is not in use. Without a use it keeps its thread, which asks for work several thousand times a second.
+struct Idle {
+    client: Client,
+    cores: Option<u32>,
+    record: Arc<Mutex<Record>>,
+}
+
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 
 impl Device {
     /// A device that compiles to `forms` and whose launches `engine` runs; without one, kernels are compiled only.
@@ -95,17 +101,17 @@ impl Device {
     pub fn with_cores(cores: Option<u32>, forms: &[Form], engine: Option<Box<dyn Engine>>) -> Self {
         let idle = {
             let mut idle = lock(&IDLE);
-            let found = idle.iter().position(|(_, of, _)| *of == cores);
+            let found = idle.iter().position(|idle| idle.cores == cores);
             found.map(|found| idle.swap_remove(found))
         };
-        let (client, _, record) = idle.unwrap_or_else(|| {
+        let Idle { client, record, .. } = idle.unwrap_or_else(|| {
             static DEVICES: AtomicU16 = AtomicU16::new(0);
             let id = DeviceId::new(0, DEVICES.fetch_add(1, Ordering::Relaxed));
             let mut properties = apple::properties();
             properties.hardware.num_streaming_multiprocessors = cores;
             let record = Arc::default();
             let server = CpuServer::new(id, properties, Arc::clone(&record));
-            (Client::init(id, server), cores, record)
+            Idle { client: Client::init(id, server), cores, record }
         });
         *lock(&record) = Record { forms: forms.to_vec(), engine, ..Record::default() };
         Self { client, cores, record }
@@ -133,7 +139,11 @@ impl Drop for Device {
     fn drop(&mut self) {
         self.wait();
         *lock(&self.record) = Record::default();
-        lock(&IDLE).push((self.client.clone(), self.cores, self.record.clone()));
+        lock(&IDLE).push(Idle {
+            client: self.client.clone(),
+            cores: self.cores,
+            record: self.record.clone(),
+        });
     }
 }
 
