@@ -112,11 +112,8 @@ impl Text {
 #[cfg(feature = "spirv")]
 fn spirv(kernel: &dyn CubeKernel) -> Result<Vec<u32>, String> {
     let definition = define_kernel(kernel).map_err(|error| error.to_string())?;
-    let mut options = WgpuCompilationOptions {
-        supports_u64: true,
-        supports_vulkan_compiler: true,
-        ..Default::default()
-    };
+    let mut options =
+        WgpuCompilationOptions { supports_u64: true, supports_vulkan_compiler: true, ..Default::default() };
     options.vulkan.max_spirv_version = (1, 6);
     options.vulkan.max_vector_size = 4;
     options.vulkan.push_constant_size = 256;
