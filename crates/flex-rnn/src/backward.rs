@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Rows of `[T·N]` that are walked back before their products are made.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 256;
 /// Vectors of a panel whose lanes are hidden units or input features.
 const PANEL: usize = 2;
 

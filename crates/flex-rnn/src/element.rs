@@ -1,8 +1,6 @@
 //! The element types and the constants of their exponential function.
 
-use macerator::{
-    ReduceAdd, Scalar, VAbs, VAdd, VBitAnd, VBitOr, VDiv, VMul, VMulAdd, VOrd, VSelect, VShl, VSub,
-};
+use macerator::{ReduceAdd, Scalar, VAbs, VAdd, VDiv, VEq, VMul, VMulAdd, VOrd, VSelect, VShl, VSub};
 
 use crate::{
     Gradients, Inputs, Outputs, Problem, Saved, backward, forward,
@@ -28,6 +26,7 @@ pub trait Arithmetic:
     + VSelect
     + VAbs
     + ReduceAdd
+    + VEq
     + PartialOrd
     + std::ops::AddAssign
     + Send
@@ -35,13 +34,11 @@ pub trait Arithmetic:
     + 'static
 {
     /// The unsigned integer of the same width.
-    type Bits: Scalar + VBitAnd + VBitOr + VShl;
+    type Bits: Scalar + VShl;
 
     const ZERO: Self;
     const ONE: Self;
     const TWO: Self;
-    /// The sign bit.
-    const SIGN: Self::Bits;
     /// Width of the significand's field.
     const SIGNIFICAND: u32;
     const LOG2_E: Self;
@@ -104,7 +101,6 @@ macro_rules! implement {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const TWO: Self = 2.0;
-            const SIGN: $bits = 1 << ($bits::BITS - 1);
             const SIGNIFICAND: u32 = $element::MANTISSA_DIGITS - 1;
             const LOG2_E: Self = std::$element::consts::LOG2_E;
             const LN_2: [Self; 2] = $ln_2;

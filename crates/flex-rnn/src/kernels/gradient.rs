@@ -4,7 +4,7 @@
 
 use macerator::{Simd, Vector};
 
-use super::{Gates, kernel, load, math::activation_gradient, step::mix};
+use super::{Gates, kernel, lanes, load, math::activation_gradient, step::mix};
 use crate::element::Arithmetic;
 
 /// `gradient` where the state before clamping is inside the range, else zero.
@@ -57,7 +57,7 @@ kernel!(
 
 #[inline(always)]
 unsafe fn gru_rows<S: Simd, T: Arithmetic>(step: &GruGradient<T>, gates: &Gates<T>) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     let after = !step.candidate.is_null();
     let zero = T::ZERO.splat::<S>();
     // SAFETY: the caller answers for the pointers.

@@ -4,7 +4,7 @@
 //! the last term that matters, and never subtract the 1 that they would lose digits by: tanh and sigmoid are
 //! right to a few units in the last place over the whole range, and keep infinities and NaN.
 
-use macerator::{Scalar, Simd, Vector};
+use macerator::{Simd, Vector};
 
 use crate::element::Arithmetic;
 
@@ -75,9 +75,11 @@ pub(crate) fn tanh<S: Simd, T: Arithmetic>(x: Vector<S, T>) -> Vector<S, T> {
     let magnitude = at_most(x.abs(), T::TANH_MAX);
     let (scale, p) = exp_parts(magnitude * (T::ZERO - T::TWO).splat(), T::ROUND);
     let e = scale.mul_add(p, scale - T::ONE.splat());
-    let y = (T::ZERO.splat::<S>() - e) / (e + T::TWO.splat());
-    let sign = x.reinterpret::<T::Bits>() & Scalar::splat(T::SIGN);
-    (y.reinterpret::<T::Bits>() | sign).reinterpret::<T>()
+    let zero = T::ZERO.splat::<S>();
+    let y = (zero - e) / (e + T::TWO.splat());
+    // Not by the sign's bit: macerator's operations on bits may end up as calls. A zero keeps its sign.
+    let signed = x.lt(zero).select(zero - y, y);
+    y.eq(zero).select(x, signed)
 }
 
 /// With e = exp(-|x|): sigmoid x is 1 / (1 + e), or e / (1 + e) for negative x.

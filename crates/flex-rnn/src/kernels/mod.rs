@@ -6,7 +6,7 @@ mod product;
 mod step;
 mod transfer;
 
-use macerator::{Arch, Simd, WithSimd};
+use macerator::{Arch, Simd, Vector, WithSimd};
 
 use crate::element::Arithmetic;
 pub(crate) use gradient::{GruGradient, ResetGradient, SingleGateGradient, Through};
@@ -68,7 +68,8 @@ impl<T: Arithmetic> Kernels<T> {
     }
 
     fn new<S: Simd>() -> Self {
-        let lanes = T::lanes::<S>();
+        let lanes = lanes::<S, T>();
+        assert_eq!(lanes, T::lanes::<S>());
         // AVX-512 and NEON have 32 vector registers, the others 16.
         let many = lanes * size_of::<T>() == 64 || cfg!(target_arch = "aarch64");
         Self {
@@ -153,12 +154,18 @@ macro_rules! kernel {
 }
 use kernel;
 
+/// Elements of a vector. Known when compiled, where macerator's own function may end up as a call in an inner loop.
+#[inline(always)]
+const fn lanes<S: Simd, T: Arithmetic>() -> usize {
+    size_of::<Vector<S, T>>() / size_of::<T>()
+}
+
 /// Loads the first `valid` elements, the others zero.
 #[inline(always)]
-unsafe fn load<S: Simd, T: Arithmetic>(from: *const T, valid: usize) -> macerator::Vector<S, T> {
+unsafe fn load<S: Simd, T: Arithmetic>(from: *const T, valid: usize) -> Vector<S, T> {
     // SAFETY: the caller answers for `valid` elements.
     unsafe {
-        if valid >= T::lanes::<S>() {
+        if valid >= lanes::<S, T>() {
             return T::vload_unaligned(from);
         }
         let mut lanes = [T::ZERO; WIDEST];
@@ -171,10 +178,10 @@ unsafe fn load<S: Simd, T: Arithmetic>(from: *const T, valid: usize) -> macerato
 
 /// Stores the first `valid` elements.
 #[inline(always)]
-unsafe fn save<S: Simd, T: Arithmetic>(to: *mut T, valid: usize, vector: macerator::Vector<S, T>) {
+unsafe fn save<S: Simd, T: Arithmetic>(to: *mut T, valid: usize, vector: Vector<S, T>) {
     // SAFETY: the caller answers for `valid` elements.
     unsafe {
-        if valid >= T::lanes::<S>() {
+        if valid >= lanes::<S, T>() {
             return T::vstore_unaligned(to, vector);
         }
         let mut lanes = [T::ZERO; WIDEST];

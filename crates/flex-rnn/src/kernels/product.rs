@@ -5,7 +5,7 @@
 
 use macerator::{Simd, Vector, WithSimd};
 
-use super::load;
+use super::{lanes, load};
 use crate::element::Arithmetic;
 
 /// `c[row][panel] = Σ a[row][depth] · b[panel][depth]`, the depth in `segments` of `depth` each.
@@ -88,7 +88,7 @@ unsafe fn tile<S: Simd, T: Arithmetic, const R: usize, const V: usize, const P: 
     product: &Product<T>,
     panel: usize,
 ) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     let mut sums = [[[T::ZERO.splat::<S>(); V]; P]; R];
     let (a_row, a_depth, b_depth, b_panel) =
         (product.a_row, product.a_depth, product.b_depth, product.b_panel);
@@ -187,7 +187,7 @@ impl<T: Arithmetic, const R: usize, const C: usize> WithSimd for AllDots<'_, T, 
 /// Every sum runs in the lanes of one vector, whatever the number of columns at once.
 #[inline(always)]
 unsafe fn some_dots<S: Simd, T: Arithmetic, const R: usize, const C: usize>(call: &Dots<T>, column: usize) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     let mut sums = [[T::ZERO.splat::<S>(); C]; R];
     // SAFETY: the caller answers for the pointers.
     unsafe {

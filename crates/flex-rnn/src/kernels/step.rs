@@ -5,7 +5,7 @@
 use macerator::{Simd, Vector};
 
 use super::{
-    Act, kernel, load,
+    Act, kernel, lanes, load,
     math::{activate, clamp},
     save,
 };
@@ -81,7 +81,7 @@ impl<T: Arithmetic> Step<T> {
     #[inline(always)]
     unsafe fn product<S: Simd>(&self, gate: usize, row: usize) -> Vector<S, T> {
         // SAFETY: products are whole vectors.
-        unsafe { T::vload_unaligned(self.product.add(row * self.product_row + gate * T::lanes::<S>())) }
+        unsafe { T::vload_unaligned(self.product.add(row * self.product_row + gate * lanes::<S, T>())) }
     }
 
     #[inline(always)]

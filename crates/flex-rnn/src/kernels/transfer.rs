@@ -2,7 +2,7 @@
 
 use macerator::Simd;
 
-use super::{Act, kernel, load, math, save};
+use super::{Act, kernel, lanes, load, math, save};
 use crate::element::Arithmetic;
 
 /// Rows of whole vectors into rows of a tensor.
@@ -27,7 +27,7 @@ kernel!(
 
 #[inline(always)]
 unsafe fn store_rows<S: Simd, T: Arithmetic>(call: &Store<T>) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     // SAFETY: the caller answers for the pointers.
     unsafe {
         for vector in 0..3 {
@@ -74,7 +74,7 @@ kernel!(
 
 #[inline(always)]
 unsafe fn states_rows<S: Simd, T: Arithmetic>(call: &States<T>) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     let zero = T::ZERO.splat::<S>();
     // SAFETY: the caller answers for the pointers.
     unsafe {
@@ -123,7 +123,7 @@ kernel!(
 
 #[inline(always)]
 unsafe fn column_sums_rows<S: Simd, T: Arithmetic>(call: &ColumnSums<T>) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     // SAFETY: the caller answers for the pointers.
     unsafe {
         for vector in 0..call.vectors {
@@ -144,7 +144,7 @@ kernel!(
 
 #[inline(always)]
 unsafe fn activate_all<S: Simd, T: Arithmetic>(act: Act<T>, values: &mut [T]) {
-    let lanes = T::lanes::<S>();
+    let lanes = lanes::<S, T>();
     for values in values.chunks_mut(lanes) {
         // SAFETY: as many elements as the slice has.
         unsafe {
