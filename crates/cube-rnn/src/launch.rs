@@ -15,3 +15,10 @@ pub(crate) fn maybe<C: CubePrimitive>(
 ) -> ComptimeOptionArgs<Box<[C]>> {
     handle.as_ref().map(|handle| buffer(handle, length)).into()
 }
+
+/// Hands the launches so far to the device, so that none waits behind another in one submission: together they may
+/// take longer than a desktop's watchdog allows, or than a wait for one submission should.
+pub(crate) fn submit(client: &Client) {
+    // An error stays with the client, and reaches whoever reads a result.
+    let _ = client.flush();
+}

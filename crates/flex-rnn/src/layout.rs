@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Below this many multiplications and additions a call is not worth waking threads for.
-const PARALLEL: usize = 1 << 21;
+const PARALLEL: usize = 1 << 22;
 
 /// Hidden units in blocks: one vector of units with all gates for a GRU, two vectors for a single-gate RNN.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use cubecl::{prelude::*, server::Handle};
 
 use crate::{
     Cell, Options, Sizes, Strategy,
-    launch::{buffer, maybe},
+    launch::{buffer, maybe, submit},
     plan::{Phase, Plan},
     slots::prepare,
     strategy::{Pass, grid, plan},
@@ -135,11 +135,14 @@ pub fn backward(
         let last = (first + stride).min(iterations);
         if between.handed.is_none() {
             launch(Phase::Whole, first, last);
-            continue;
+        } else {
+            launch(Phase::First, first, last);
+            if first < sizes.steps {
+                launch(Phase::Second, first, last);
+            }
         }
-        launch(Phase::First, first, last);
-        if first < sizes.steps {
-            launch(Phase::Second, first, last);
+        if stride > 1 && last < iterations {
+            submit(client);
         }
     }
 }

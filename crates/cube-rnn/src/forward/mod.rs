@@ -11,7 +11,7 @@ pub(crate) use walk::{
 
 use crate::{
     Cell, Options, Sizes,
-    launch::{buffer, maybe},
+    launch::{buffer, maybe, submit},
     plan::{Phase, Plan},
     slots::prepare,
     strategy::{Pass, grid, plan},
@@ -104,6 +104,10 @@ pub fn forward(
             launch(Phase::Second, first, last);
         } else {
             launch(Phase::Whole, first, last);
+        }
+        // Single steps are short, and many.
+        if stride > 1 && last < sizes.steps {
+            submit(client);
         }
     }
 }
